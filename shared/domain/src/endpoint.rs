@@ -1,0 +1,35 @@
+//! A receiver: where its webhooks go and how.
+
+use crate::outcome::StatusOverrides;
+use crate::retry::RetryPolicy;
+use crate::signature::Secret;
+
+/// What is needed to send to an endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Where to.
+    pub url: String,
+    /// Longest request in milliseconds, from name resolution to the end of the answer.
+    pub timeout_ms: i64,
+    /// When to try again.
+    pub policy: RetryPolicy,
+    /// Headers for every request; `authorization` is allowed here.
+    pub headers: Vec<(String, String)>,
+    /// Changes to the status table.
+    pub overrides: StatusOverrides,
+    /// Signing secrets, the newest first. Empty: not signed.
+    pub secrets: Vec<Secret>,
+}
+
+/// What a look at the registry found.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A usable configuration.
+    Config(Box<EndpointConfig>),
+    /// It was removed: its deliveries are held.
+    Removed,
+    /// Its configuration cannot be used, for this reason: its deliveries are held.
+    Misconfigured(String),
+    /// There is no such endpoint.
+    Unknown,
+}

@@ -1,0 +1,40 @@
+//! The pure heart of Redeliver: what a message means, which states a delivery can be in,
+//! who may start an attempt, what an answer means and what happens next.
+//!
+//! Nothing here reads a clock, draws a random number, opens a socket or knows AWS: time and chance are
+//! arguments, and the outside is a handful of traits in [`ports`]. A test checks the dependency tree.
+//!
+//! The cast, in the order a delivery meets it:
+//! - [`message`] reads the bytes of a queue message; [`payload`] is what will be sent, byte for byte.
+//! - [`record`] is one delivery as stored; [`delivery`] holds its states and the one total `apply`.
+//! - [`claim`] judges who may start an attempt; [`transition`] is the list of changes a record can undergo.
+//! - [`request`] is what goes on the wire; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
+//! - [`retry`] and [`decide`] say what happens next.
+//! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] those of a redrive.
+//! - [`cancel`], [`reject`] and [`release`] are the three short stories that several functions share.
+
+pub mod cancel;
+pub mod claim;
+pub mod decide;
+pub mod delivery;
+pub mod egress;
+pub mod endpoint;
+pub mod hint;
+pub mod id;
+pub mod message;
+pub mod name;
+pub mod outcome;
+pub mod payload;
+pub mod plan;
+pub mod ports;
+pub mod record;
+pub mod reject;
+pub mod release;
+pub mod request;
+pub mod retry;
+pub mod settings;
+pub mod signature;
+pub mod sweep;
+pub mod time;
+pub mod transition;
+pub mod wakeup;

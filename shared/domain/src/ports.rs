@@ -1,0 +1,231 @@
+//! The outside, as the stories see it. Every implementation passes the same conformance suite.
+//!
+//! A lost race is a value, never an error. `Err` means that our own store failed, or that it holds something that we
+//! cannot read; what happened at an endpoint is never an `Err`.
+
+use std::fmt;
+
+use crate::endpoint::Found;
+use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
+use crate::outcome::Outcome;
+use crate::payload::Payload;
+use crate::plan::{Frozen, Plan};
+use crate::record::{Lease, Record};
+use crate::reject::Rejected;
+use crate::request::Request;
+use crate::time::Millis;
+
+/// Our own trouble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// The call failed or timed out; it may have taken effect. Trying again later may work.
+    Unavailable(String),
+    /// What is stored cannot be read.
+    Corrupt(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(what) => write!(f, "the store is not available: {what}"),
+            Self::Corrupt(what) => write!(f, "the store holds something unreadable: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// The answer to creating a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Created {
+    /// It is new.
+    New,
+    /// There is one already.
+    Exists(Box<Record>),
+}
+
+/// The answer to the claim of a waiting delivery.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claimed {
+    /// The attempt is ours; this is the record now.
+    Started(Box<Record>),
+    /// It is not as expected; this is what is there.
+    Refused(Option<Box<Record>>),
+}
+
+/// The answer to a conditional change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Swapped {
+    /// The new record is in place (also when our own repeated write found it there).
+    Done,
+    /// The record had changed; this is what is there.
+    Lost(Option<Box<Record>>),
+}
+
+/// A partition of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// `work` index: `waiting`, `held`, `dead` or `rejected`, and a shard below [`crate::id::SHARDS`].
+    Work(&'static str, u8),
+    /// `by_endpoint` index: `held` or `dead_lettered`, a state key, and a shard below [`crate::id::ENDPOINT_SHARDS`].
+    Endpoint(&'static str, StateKey, u8),
+}
+
+/// One row of an index: a pointer, possibly behind the table's truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where the item is.
+    pub at: ItemKey,
+    /// The lane's sort value: `due`, or `since` for an endpoint's lane.
+    pub sort: Millis,
+    /// When the sweep last touched it.
+    pub armed_at: Option<Millis>,
+    /// How often the sweep repaired it.
+    pub rearms: u32,
+}
+
+/// Primary key of an item of the deliveries table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ItemKey {
+    /// Partition key.
+    pub pk: String,
+    /// Sort key.
+    pub sk: String,
+}
+
+/// A range of an index.
+#[derive(Clone, Debug)]
+pub struct Range<'a> {
+    /// Which partition.
+    pub lane: &'a Lane,
+    /// Sort values from here, inclusive.
+    pub from: Millis,
+    /// Sort values up to here, inclusive.
+    pub to: Millis,
+    /// Start after this row.
+    pub after: Option<&'a Row>,
+    /// At most so many rows.
+    pub limit: usize,
+}
+
+/// A page of an index. Its end is the end of the range only when `more` is false, whatever the number of rows.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Rows in order of their sort value.
+    pub rows: Vec<Row>,
+    /// There may be more after the last row.
+    pub more: bool,
+}
+
+/// What an item of the deliveries table is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stored {
+    /// A delivery.
+    Delivery(Box<Record>),
+    /// A message that was not accepted.
+    Rejected(Box<Rejected>),
+}
+
+/// The deliveries table.
+pub trait Deliveries {
+    /// Reads a record consistently.
+    async fn get(&self, key: &DeliveryKey) -> Result<Option<Record>, StoreError>;
+    /// All deliveries of an event.
+    async fn of_event(&self, event: &EventId) -> Result<Vec<Record>, StoreError>;
+    /// Reads items consistently, in any order; missing ones are left out.
+    async fn get_many(&self, keys: &[ItemKey]) -> Result<Vec<Stored>, StoreError>;
+    /// Writes a record that must not exist yet.
+    async fn create(&self, record: &Record) -> Result<Created, StoreError>;
+    /// Starts the attempt after number `attempt` of a waiting record that is due and not too late, without reading it
+    /// first: the change of [`crate::transition::claim`].
+    async fn claim(&self, key: &DeliveryKey, attempt: u32, lease: &Lease, now: Millis) -> Result<Claimed, StoreError>;
+    /// Replaces `old` by `new` if state, attempt and revision are still those of `old`.
+    async fn swap(&self, old: &Record, new: &Record) -> Result<Swapped, StoreError>;
+    /// Reads a range of an index.
+    async fn rows(&self, range: Range<'_>) -> Result<Page, StoreError>;
+    /// How many rows a range has, up to its limit and beyond: the whole range is counted.
+    async fn count(&self, range: Range<'_>) -> Result<u64, StoreError>;
+    /// Writes a rejected message, or counts it up when it is there. Returns how often it has been seen.
+    async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError>;
+    /// Reads the arm cursor of a shard.
+    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError>;
+    /// Moves the arm cursor of a shard.
+    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError>;
+}
+
+/// The plans, in the deliveries table.
+pub trait Plans {
+    /// Stores a new plan and its list.
+    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError>;
+    /// Reads a plan.
+    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError>;
+    /// Reads a piece of its list: deliveries `chunk * CHUNK` and following.
+    async fn chunk(&self, id: &str, chunk: usize) -> Result<Vec<Frozen>, StoreError>;
+    /// Replaces `old` by `new` if its revision is still that of `old`; true when `new` is in place.
+    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError>;
+    /// Binds a redrive id to a plan, once; returns the plan it is bound to.
+    async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, now: Millis) -> Result<String, StoreError>;
+    /// Ids of the plans that are being released.
+    async fn ramping(&self) -> Result<Vec<String>, StoreError>;
+}
+
+/// The payloads table.
+pub trait Payloads {
+    /// Keeps a payload at least until then. The same content again changes nothing but the time.
+    async fn keep(&self, key: &DeliveryKey, payload: &Payload, until: Millis) -> Result<(), StoreError>;
+    /// Reads the payloads kept for a delivery, consistently: one, unless a conflicting message left another.
+    async fn load(&self, key: &DeliveryKey) -> Result<Vec<Payload>, StoreError>;
+    /// Keeps a payload longer; false when there is none.
+    async fn extend(&self, key: &DeliveryKey, hash: &str, until: Millis) -> Result<bool, StoreError>;
+    /// Keeps the raw text of a rejected message, whole.
+    async fn keep_raw(&self, sha256: &str, raw: &str, until: Millis) -> Result<(), StoreError>;
+}
+
+/// The registry of endpoints.
+pub trait Endpoints {
+    /// Looks one up; `fresh` bypasses the cache.
+    async fn find(&self, endpoint: &EndpointKey, fresh: bool) -> Result<Found, StoreError>;
+}
+
+/// The HTTP client.
+pub trait Sender {
+    /// One request, once. Judges the address it dials.
+    async fn post(&self, request: &Request<'_>) -> Outcome;
+}
+
+/// Time and chance.
+pub trait Clock {
+    /// Now.
+    fn now(&self) -> Millis;
+    /// A number in `[0, 1)`.
+    fn random(&self) -> f64;
+    /// 32 random bits.
+    fn nonce(&self) -> u32;
+    /// Waits until then.
+    async fn sleep_until(&self, until: Millis);
+}
+
+/// A message taken from a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// SQS message id.
+    pub message_id: String,
+    /// Needed to delete it.
+    pub receipt: String,
+    /// Its body.
+    pub body: String,
+    /// How often it has been received.
+    pub receives: u32,
+    /// When it was sent.
+    pub sent_at: Millis,
+    /// Who sent it.
+    pub sender: Option<String>,
+}
+
+/// A transport DLQ.
+pub trait DeadQueue {
+    /// Takes up to ten messages.
+    async fn receive(&self) -> Result<Vec<Received>, StoreError>;
+    /// Deletes a message.
+    async fn delete(&self, message: &Received) -> Result<(), StoreError>;
+}

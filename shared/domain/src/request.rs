@@ -1,0 +1,100 @@
+//! What goes on the wire: one POST, its headers, and the bytes that came in.
+
+use url::Url;
+
+use crate::endpoint::EndpointConfig;
+use crate::payload::Payload;
+use crate::record::Record;
+use crate::time::Millis;
+
+/// One HTTP request.
+pub struct Request<'a> {
+    /// Where to; not judged yet.
+    pub url: Url,
+    /// All headers but those that HTTP itself needs.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: &'a [u8],
+    /// Longest duration in milliseconds.
+    pub timeout_ms: i64,
+}
+
+/// Header names that a producer may not set: HTTP's own, ours, and those that carry credentials.
+const RESERVED: &[&str] = &[
+    "host", "connection", "content-length", "transfer-encoding", "content-type", "te", "trailer", "upgrade", "expect",
+    "keep-alive", "proxy-authorization", "proxy-connection", "authorization", "cookie", "user-agent", "idempotency-key",
+];
+const RESERVED_PREFIXES: &[&str] = &["webhook-", "redeliver-"];
+
+/// A token of RFC 9110 section 5.6.2.
+fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 128 && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c))
+}
+
+/// Judges an extra header of a message.
+pub fn check_header(name: &str, value: &str) -> Result<(), String> {
+    if !is_token(name) {
+        return Err(format!("{name:?} is no header name"));
+    }
+    let lower = name.to_ascii_lowercase();
+    if RESERVED.contains(&lower.as_str()) || RESERVED_PREFIXES.iter().any(|p| lower.starts_with(p)) {
+        return Err(format!("{lower} is reserved and cannot be set by a message"));
+    }
+    if !value.bytes().all(|c| c == b'\t' || (b' '..=b'~').contains(&c)) {
+        return Err(format!("the value of {lower} may hold only printable ASCII, blanks and tabs"));
+    }
+    Ok(())
+}
+
+/// Builds the request of the attempt that the record has in flight. `now` becomes `webhook-timestamp`: the time of this
+/// attempt, signed afresh (Standard Webhooks, "Webhook metadata"). An error is a fault of stored data.
+pub fn build<'a>(record: &Record, payload: &'a Payload, endpoint: &EndpointConfig, now: Millis) -> Result<Request<'a>, String> {
+    // The parser's message may repeat parts of the URL, which may hold a token.
+    let url = Url::parse(&endpoint.url).map_err(|_| "the URL cannot be parsed".to_owned())?;
+    let id = record.key.event.as_str();
+    let timestamp = now.seconds();
+    let mut headers: Vec<(String, String)> = Vec::with_capacity(8 + payload.headers.len());
+    let mut set = |name: &str, value: String| headers.push((name.to_owned(), value));
+    set("content-type", payload.content_type.clone());
+    set("user-agent", concat!("redeliver/", env!("CARGO_PKG_VERSION")).to_owned());
+    set("webhook-id", id.to_owned());
+    set("webhook-timestamp", timestamp.to_string());
+    set("idempotency-key", id.to_owned());
+    set("redeliver-attempt", record.attempt.to_string());
+    if !endpoint.secrets.is_empty() {
+        let signatures: Vec<String> = endpoint.secrets.iter().map(|s| s.sign(id, timestamp, &payload.body)).collect();
+        set("webhook-signature", signatures.join(" "));
+    }
+    // The endpoint's own headers win over those of the message.
+    let of_message = payload.headers.iter().filter(|(name, _)| !endpoint.headers.iter().any(|(n, _)| n == name));
+    for (name, value) in of_message.chain(&endpoint.headers) {
+        headers.push((name.clone(), value.clone()));
+    }
+    Ok(Request { url, headers, body: &payload.body, timeout_ms: endpoint.timeout_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_and_malformed_headers_are_refused() {
+        for (name, value) in [
+            ("Host", "internal"),
+            ("content-length", "3"),
+            ("Webhook-Signature", "v1,zzz"),
+            ("REDELIVER-ATTEMPT", "1"),
+            ("Authorization", "x"),
+            ("bad name", "v"),
+            ("", "v"),
+            ("x:y", "v"),
+            ("x-a", "Z\r\nX-B: 1"),
+            ("x-a", "\0"),
+            ("x-a", "é"),
+        ] {
+            assert!(check_header(name, value).is_err(), "{name}: {value}");
+        }
+        assert!(check_header("X-Tenant", "7 \t~").is_ok());
+        assert!(check_header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").is_ok());
+    }
+}
