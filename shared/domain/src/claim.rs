@@ -1,7 +1,7 @@
 //! Who may start an attempt: what a record that is already there means for a message that knocks.
 
 use crate::delivery::State;
-use crate::record::{ClaimId, Record};
+use crate::record::Record;
 use crate::time::{Millis, SECOND_MS};
 
 /// A wake-up may come this much early and is waited out.
@@ -27,8 +27,6 @@ pub enum Knock<'a> {
 /// The answer to a knock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The claim is our own: the write had taken effect and was repeated underneath us.
-    Mine,
     /// Another message, record or attempt covers this; acknowledge.
     Duplicate,
     /// The same id and endpoint with another payload; reject the message, leave the record.
@@ -47,9 +45,9 @@ pub enum Verdict {
     Expired,
 }
 
-/// Judges a knock against the record. The conflict of payloads comes first, in every state; the numbers of a wake-up
+/// Judges the knock of an SQS message against the record. The conflict of payloads comes first, in every state; the numbers of a wake-up
 /// are compared only with a waiting record.
-pub fn judge(record: &Record, knock: Knock<'_>, claim_id: &ClaimId, now: Millis) -> Verdict {
+pub fn judge(record: &Record, knock: Knock<'_>, message_id: &str, now: Millis) -> Verdict {
     if let (Knock::Message { payload_hash }, Some(payload)) = (knock, &record.payload)
         && payload.hash != payload_hash
     {
@@ -57,9 +55,8 @@ pub fn judge(record: &Record, knock: Knock<'_>, claim_id: &ClaimId, now: Millis)
     }
     match record.state {
         State::InFlight => match &record.lease {
-            Some(lease) if lease.claim_id == *claim_id => Verdict::Mine,
             Some(lease) if lease.until > now => {
-                if lease.claim_id.message_id() == claim_id.message_id() { Verdict::Busy } else { Verdict::Duplicate }
+                if lease.claim_id.message_id() == message_id { Verdict::Busy } else { Verdict::Duplicate }
             }
             Some(_) | None => Verdict::TakeOver,
         },
@@ -102,25 +99,24 @@ mod tests {
         for state in [State::InFlight, State::Delivered, State::Cancelled, State::Waiting(WaitingReason::Retry), State::DeadLettered(DeadReason::Permanent)] {
             record.state = state;
             let knock = Knock::Message { payload_hash: "other" };
-            assert_eq!(judge(&record, knock, &ClaimId::new("m", 7), Millis(0)), Verdict::Conflict, "{state}");
+            assert_eq!(judge(&record, knock, "m", Millis(0)), Verdict::Conflict, "{state}");
         }
         record.payload = None;
         record.state = State::Cancelled;
-        assert_eq!(judge(&record, Knock::Message { payload_hash: "any" }, &ClaimId::new("m", 7), Millis(0)), Verdict::Duplicate);
+        assert_eq!(judge(&record, Knock::Message { payload_hash: "any" }, "m", Millis(0)), Verdict::Duplicate);
     }
 
     #[test]
     fn a_lease_is_respected_until_it_runs_out() {
         let record = in_flight(1);
         let hash = hash(&record);
-        let by = |message: &str, nonce, at| judge(&record, Knock::Message { payload_hash: &hash }, &ClaimId::new(message, nonce), Millis(at));
-        assert_eq!(by("m", 7, 1), Verdict::Mine);
-        assert_eq!(by("m", 8, 59_999), Verdict::Busy);
-        assert_eq!(by("other", 7, 59_999), Verdict::Duplicate);
-        assert_eq!(by("m", 8, 60_000), Verdict::TakeOver);
-        assert_eq!(by("other", 8, 60_000), Verdict::TakeOver);
+        let by = |message: &str, at| judge(&record, Knock::Message { payload_hash: &hash }, message, Millis(at));
+        assert_eq!(by("m", 59_999), Verdict::Busy);
+        assert_eq!(by("other", 59_999), Verdict::Duplicate);
+        assert_eq!(by("m", 60_000), Verdict::TakeOver);
+        assert_eq!(by("other", 60_000), Verdict::TakeOver);
         let wake = Knock::WakeUp { attempt: 99, due: Millis(0) };
-        assert_eq!(judge(&record, wake, &ClaimId::new("w", 1), Millis(60_000)), Verdict::TakeOver);
+        assert_eq!(judge(&record, wake, "w", Millis(60_000)), Verdict::TakeOver);
     }
 
     #[test]
@@ -128,7 +124,7 @@ mod tests {
         let mut record = in_flight(2);
         record.state = State::Waiting(WaitingReason::Retry);
         record.due = Some(Millis(10_000));
-        let wake = |record: &Record, attempt, due, now| judge(record, Knock::WakeUp { attempt, due: Millis(due) }, &ClaimId::new("w", 1), Millis(now));
+        let wake = |record: &Record, attempt, due, now| judge(record, Knock::WakeUp { attempt, due: Millis(due) }, "w", Millis(now));
         assert_eq!(wake(&record, 3, 10_000, 10_000), Verdict::Claim);
         assert_eq!(wake(&record, 3, 10_000, 8_000), Verdict::WaitUntil(Millis(10_000)));
         assert_eq!(wake(&record, 3, 10_000, 7_999), Verdict::TooEarly);

@@ -29,6 +29,11 @@ pub struct Timing {
     pub visibility_ms: i64,
 }
 
+/// `maxReceiveCount` of the intake queue: a budget for our own trouble, never the attempt budget.
+pub const INTAKE_MAX_RECEIVES: u32 = 20;
+/// `maxReceiveCount` of the retry queue.
+pub const RETRY_MAX_RECEIVES: u32 = 5;
+
 /// Left of an invocation after the longest request, for recording what came of it, in milliseconds.
 pub const FINISH_MARGIN_MS: i64 = 1_500;
 

@@ -1,1 +1,13 @@
-//! placeholder
+//! The outside of Redeliver: DynamoDB, SQS, HTTP, the clock, logs, and the shape of Lambda events.
+//!
+//! This crate implements the ports of [`domain::ports`] and decides nothing: which change is made, when, and why, is said
+//! by the domain. The types of the AWS SDK end here.
+
+pub mod aws;
+pub mod clock;
+pub mod dynamodb;
+pub mod http;
+pub mod lambda;
+pub mod resolver;
+pub mod sqs;
+pub mod telemetry;

@@ -1,0 +1,37 @@
+# Redeliver. `make` alone shows what there is.
+PYTHON ?= python3
+STACK ?= redeliver
+
+.DEFAULT_GOAL := help
+.PHONY: help up run down test check deploy smoke clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: ## Start the local stack: emulator, real binaries, real template (first time: some minutes)
+	@$(PYTHON) local/stack.py up
+
+run: up ## The demo: the local stack, a failing receiver, retries and a redrive
+	@.venv/sam/bin/python local/demo.py
+
+down: ## Stop the local stack; what is in it is gone
+	@$(PYTHON) local/stack.py down
+
+test: ## Every check, as CI runs it
+	@PYTHON=$(PYTHON) local/test.sh all
+
+check: ## The quick checks: format, lints, tests without AWS, the template
+	@PYTHON=$(PYTHON) local/test.sh fast
+
+deploy: ## Build and deploy to your AWS account, with your credentials (asks first)
+	@$(PYTHON) local/stack.py tools
+	PATH="$(CURDIR)/.venv/sam/bin:$$PATH" sam build
+	PATH="$(CURDIR)/.venv/sam/bin:$$PATH" sam deploy --stack-name $(STACK) --confirm-changeset
+
+smoke: ## Ask a deployed stack whether it is alive; changes nothing (STACK=name)
+	@$(PYTHON) local/stack.py tools
+	@.venv/sam/bin/python local/smoke.py $(STACK)
+
+clean: down ## Stop the local stack and remove all that was built or installed here
+	rm -rf .local .venv .aws-sam
+	cargo clean

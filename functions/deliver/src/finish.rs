@@ -1,0 +1,172 @@
+//! The end of an attempt: classify, decide, keep the payload if it is needed again, record. Payload first, then the
+//! record, then (by the caller) the acknowledgement.
+
+use domain::decide::{Decision, decide};
+use domain::endpoint::EndpointConfig;
+use domain::hint;
+use domain::outcome::{Class, EXCERPT_MAX, Outcome, Phase, classify};
+use domain::payload::Payload;
+use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::record::{ClaimId, Record};
+use domain::sweep::EXTEND_BEFORE_MS;
+use domain::time::{Millis, SECOND_MS};
+use domain::transition::{self, Finished};
+
+use crate::deliver::{Deliver, Job, Settled, illegal};
+
+/// Pause between two tries to record an outcome, in milliseconds.
+const AGAIN_MS: i64 = 100;
+
+impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+    /// Records the outcome; tries until one second before the invocation ends. If that fails, the message comes back
+    /// after the lease, and the attempt is recorded as abandoned.
+    pub(crate) async fn finish(
+        &self,
+        job: &Job<'_>,
+        mut record: Record,
+        payload: &Payload,
+        endpoint: &EndpointConfig,
+        outcome: &Outcome,
+    ) -> Result<Settled, StoreError> {
+        let answered = self.clock.now();
+        let finished = examine(outcome, endpoint, answered);
+        let random = self.clock.random();
+        let Some(claim_id) = record.lease.as_ref().map(|l| l.claim_id.clone()) else {
+            return Err(StoreError::Corrupt("an attempt in flight has no lease".to_owned()));
+        };
+        loop {
+            let decision = decide(&record, finished.class, &endpoint.policy, answered, finished.hint, random);
+            match self.record(&record, payload, &finished, decision, answered).await {
+                Ok(Recorded::Done(next)) => {
+                    log_attempt(&record, &next, &finished, endpoint, answered);
+                    return Ok(Settled::Done);
+                }
+                Ok(Recorded::Lost(Some(there))) if there.is_held_by(&claim_id) => record = *there,
+                Ok(Recorded::Lost(there)) => return self.fenced(there.map(|r| *r), &record, &claim_id, &finished).await,
+                Err(error) if job.deadline.since(self.clock.now()) <= SECOND_MS + AGAIN_MS => return Err(error),
+                Err(error) => {
+                    tracing::warn!(delivery.id = %record.key.event, %error, "recording an outcome failed, trying again");
+                    self.clock.sleep_until(self.clock.now().plus(AGAIN_MS)).await;
+                }
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        record: &Record,
+        payload: &Payload,
+        finished: &Finished,
+        decision: Decision,
+        now: Millis,
+    ) -> Result<Recorded, StoreError> {
+        let retention = self.settings.retention;
+        let due = match decision {
+            Decision::Retry { due } => Some(Some(due)),
+            Decision::Dead(_) => Some(None),
+            Decision::Deliver | Decision::Cancel => None,
+        };
+        let mut kept_until = None;
+        if let Some(due) = due {
+            let until = transition::keep_until(due, record.deliver_by, now, retention);
+            if record.payload_kept_until.is_none_or(|kept| until.since(kept) > EXTEND_BEFORE_MS) {
+                self.payloads.keep(&record.key, payload, until).await?;
+                kept_until = Some(until);
+            }
+        }
+        let next = transition::finish(record, finished, decision, kept_until, retention, now).map_err(illegal)?;
+        Ok(match self.deliveries.swap(record, &next).await? {
+            Swapped::Done => Recorded::Done(Box::new(next)),
+            Swapped::Lost(there) => Recorded::Lost(there),
+        })
+    }
+
+    /// Somebody else has the delivery. If our end of the attempt is on record, all is well. If not, we were fenced; an
+    /// acceptance is still good news, and voids the pending retry.
+    async fn fenced(
+        &self,
+        mut there: Option<Record>,
+        ours: &Record,
+        claim_id: &ClaimId,
+        finished: &Finished,
+    ) -> Result<Settled, StoreError> {
+        while let Some(record) = there {
+            if record.was_finished_by(claim_id) {
+                return Ok(Settled::Done);
+            }
+            let useful = finished.class == Class::Accepted && record.generation == ours.generation;
+            let now = self.clock.now();
+            let next = match transition::late_accept(&record, self.settings.retention, now) {
+                Ok(next) if useful && !record.accepted_late => next,
+                Ok(_) | Err(_) => break,
+            };
+            match self.deliveries.swap(&record, &next).await? {
+                Swapped::Done => break,
+                Swapped::Lost(now_there) => there = now_there.map(|r| *r),
+            }
+        }
+        tracing::warn!(
+            delivery.id = %ours.key.event,
+            endpoint.key = %ours.key.endpoint,
+            attempt.number = ours.attempt,
+            outcome.class = finished.class.name(),
+            "the attempt had been taken over before its outcome came"
+        );
+        Ok(Settled::Done)
+    }
+}
+
+enum Recorded {
+    Done(Box<Record>),
+    Lost(Option<Box<Record>>),
+}
+
+/// What an outcome says, in the terms of the record.
+fn examine(outcome: &Outcome, endpoint: &EndpointConfig, now: Millis) -> Finished {
+    let cap_ms = i64::from(endpoint.policy.hint_cap_seconds) * SECOND_MS;
+    let hint = match outcome {
+        Outcome::Answered(answer) => hint::retry_after(answer, now, cap_ms),
+        Outcome::Failed { .. } | Outcome::Blocked { .. } => None,
+    };
+    let class = classify(outcome, hint, &endpoint.overrides);
+    let mut finished = Finished { class, phase: Phase::Claimed, status: None, detail: None, hint, excerpt: None };
+    match outcome {
+        Outcome::Answered(answer) => {
+            finished.phase = Phase::Head;
+            finished.status = Some(answer.status);
+            finished.detail = answer.body_broken.then(|| "body_broken".to_owned());
+            finished.excerpt = Some(answer.excerpt.clone());
+        }
+        Outcome::Failed { phase, detail } => {
+            finished.phase = *phase;
+            finished.detail = Some(detail.clone());
+        }
+        Outcome::Blocked { detail } => finished.detail = Some(detail.chars().take(EXCERPT_MAX / 8).collect()),
+    }
+    finished
+}
+
+/// The one wide line of an attempt. An endpoint's failure is neither an error nor a warning of ours.
+fn log_attempt(before: &Record, after: &Record, finished: &Finished, endpoint: &EndpointConfig, now: Millis) {
+    let host = url::Url::parse(&endpoint.url).ok().and_then(|u| u.host_str().map(ToOwned::to_owned));
+    tracing::info!(
+        delivery.id = %before.key.event,
+        delivery.generation = before.generation,
+        delivery.correlation_id = before.correlation_id,
+        endpoint.key = %before.key.endpoint,
+        endpoint.host = host,
+        attempt.number = before.attempt,
+        attempt.started = %before.since,
+        attempt.duration_ms = now.since(before.since),
+        attempt.late_ms = before.due.map(|due| before.since.since(due)),
+        outcome.class = finished.class.name(),
+        outcome.phase = finished.phase.name(),
+        outcome.status = finished.status,
+        outcome.detail = finished.detail,
+        retry.hint = finished.hint.map(|h| h.to_string()),
+        retry.due_at = after.due.filter(|_| matches!(after.state, domain::delivery::State::Waiting(_))).map(|d| d.to_string()),
+        delivery.state = after.state.name(),
+        delivery.reason = after.state.reason(),
+        "attempt"
+    );
+}

@@ -1,0 +1,200 @@
+//! `reconcile`, each five minutes: repairs overdue waits and expired attempts, goes on with approved plans, keeps payloads
+//! of records that are not over, ends holds whose deadline passed, drains the transport DLQs. Each step has its share of
+//! the time, a failed step does not stop the others, and every write is conditional: two runs at once do no harm.
+
+use domain::delivery::State;
+use domain::id::SHARDS;
+use domain::ports::{Clock, DeadQueue, Deliveries, Lane, Payloads, Plans, Range, Row, StoreError, Swapped};
+use domain::record::Record;
+use domain::release::Release;
+use domain::sweep::{BUSY_QUEUE, EXTEND_BEFORE_MS, Repair, is_overdue, judge_overdue};
+use domain::time::{Millis, SECOND_MS};
+use domain::transition::{self, Heir};
+
+use crate::handler::{Depth, Run, Sweep};
+
+/// Rows per page.
+const PAGE: usize = 100;
+/// Pages per shard and run.
+const PAGES: usize = 50;
+
+/// The end of a step's share of the time: `tenths` of what is left.
+fn share(now: Millis, until: Millis, tenths: i64) -> Millis {
+    now.plus((until.since(now).max(0) / 10).saturating_mul(tenths))
+}
+
+impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
+    /// One reconcile run.
+    pub async fn reconcile(&self, run: &mut Run) {
+        let busy = match self.queues.retry.visible().await {
+            Ok(visible) => {
+                run.evidence.retry_queue_visible = visible;
+                visible > BUSY_QUEUE
+            }
+            Err(error) => {
+                run.evidence.errors.push(format!("depth of the retry queue: {error}"));
+                false
+            }
+        };
+        let until = share(self.clock.now(), run.until, 4);
+        for shard in 0..SHARDS {
+            if let Err(error) = self.overdue(run, shard, busy, until).await {
+                run.evidence.errors.push(format!("overdue, shard {shard}: {error}"));
+            }
+        }
+        let until = share(self.clock.now(), run.until, 3);
+        if let Err(error) = self.plans(run, until).await {
+            run.evidence.errors.push(format!("plans: {error}"));
+        }
+        let until = share(self.clock.now(), run.until, 3);
+        for shard in 0..SHARDS {
+            if let Err(error) = self.held(run, shard, until).await {
+                run.evidence.errors.push(format!("held, shard {shard}: {error}"));
+            }
+        }
+        if let Err(error) = self.count(run).await {
+            run.evidence.errors.push(format!("backlog: {error}"));
+        }
+        // Last, so that nothing in it can stop the rest.
+        self.drain(run).await;
+    }
+
+    /// Rows of a lane whose due time has passed.
+    async fn due_rows(&self, run: &mut Run, lane: Lane, to: Millis, until: Millis) -> Result<Vec<Row>, StoreError> {
+        let mut rows: Vec<Row> = Vec::new();
+        for _ in 0..PAGES {
+            let range = Range { lane: &lane, from: Millis(0), to, after: rows.last(), limit: PAGE };
+            let page = self.deliveries.rows(range).await?;
+            rows.extend(page.rows);
+            // An empty page is not the end; only the absence of more is.
+            if !page.more {
+                return Ok(rows);
+            }
+            if self.clock.now() >= until {
+                break;
+            }
+        }
+        run.evidence.pages_left += 1;
+        Ok(rows)
+    }
+
+    /// Waits whose wake-up got lost, and attempts whose lease ran out.
+    async fn overdue(&self, run: &mut Run, shard: u8, busy: bool, until: Millis) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let patience = self.settings.patience;
+        let rows = self.due_rows(run, Lane::Work("waiting", shard), now.plus(-patience.grace_ms), until).await?;
+        run.evidence.examined += rows.len() as u64;
+        let rows: Vec<Row> =
+            rows.into_iter().filter(|row| is_overdue(row.sort, row.armed_at, row.rearms, patience.grace_ms, now)).collect();
+        for page in rows.chunks(PAGE) {
+            if self.clock.now() >= until {
+                run.evidence.pages_left += 1;
+                return Ok(());
+            }
+            let records = self.records(page).await?;
+            run.evidence.skipped_moved += (page.len() - records.len()) as u64;
+            for record in records {
+                match judge_overdue(&record, patience, now) {
+                    Repair::Rearm if busy => run.evidence.skipped_queued += 1,
+                    Repair::Rearm => {
+                        let late = record.due.map_or(0, |due| now.since(due)) / SECOND_MS;
+                        run.evidence.oldest_overdue_seconds = run.evidence.oldest_overdue_seconds.max(late);
+                        self.touch(run, &record, true).await?;
+                        run.evidence.rearmed += 1;
+                    }
+                    Repair::TakeOver => self.take_over(run, &record, None).await?,
+                    Repair::Owned => run.evidence.skipped_owned += 1,
+                    Repair::Leave => run.evidence.skipped_moved += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the attempt in flight as abandoned; the delivery waits, due now, or is over. The payload is kept.
+    pub(crate) async fn take_over(&self, run: &mut Run, record: &Record, kept_until: Option<Millis>) -> Result<(), StoreError> {
+        run.evidence.taken_over += 1;
+        if !run.act {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let next = transition::take_over(record, Heir::Queue(now), kept_until, self.settings.retention, now)
+            .map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        match self.deliveries.swap(record, &next).await? {
+            Swapped::Done => {
+                tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, attempt.number = record.attempt, delivery.state = %next.state, "abandoned attempt taken over");
+            }
+            Swapped::Lost(_) => run.evidence.skipped_moved += 1,
+        }
+        Ok(())
+    }
+
+    async fn plans(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
+        if !run.act {
+            return Ok(());
+        }
+        let release =
+            Release { store: &self.deliveries, payloads: &self.payloads, clock: &self.clock, retention: self.settings.retention };
+        for id in self.deliveries.ramping().await? {
+            if self.clock.now() >= until {
+                run.evidence.pages_left += 1;
+                return Ok(());
+            }
+            if let Some((_, progress)) = release.advance(&id, until).await? {
+                run.evidence.released += u64::from(progress.released);
+            }
+        }
+        Ok(())
+    }
+
+    /// Held deliveries that need something: their deadline passed, or their payload would go.
+    async fn held(&self, run: &mut Run, shard: u8, until: Millis) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let retention = self.settings.retention;
+        let rows = self.due_rows(run, Lane::Work("held", shard), now, until).await?;
+        run.evidence.examined += rows.len() as u64;
+        for page in rows.chunks(PAGE) {
+            if self.clock.now() >= until {
+                run.evidence.pages_left += 1;
+                return Ok(());
+            }
+            for record in self.records(page).await?.into_iter().filter(|r| matches!(r.state, State::Held(_))) {
+                let expired = record.deliver_by.is_some_and(|by| by <= now);
+                let next = if expired {
+                    run.evidence.expired += 1;
+                    transition::expire(&record, retention, now).map_err(|e| StoreError::Corrupt(e.to_string()))?
+                } else {
+                    run.evidence.extended += 1;
+                    let kept_until = transition::keep_until(None, record.deliver_by, now, retention).plus(EXTEND_BEFORE_MS);
+                    match &record.payload {
+                        Some(payload) if run.act && self.payloads.extend(&record.key, &payload.hash, kept_until).await? => {
+                            transition::extend(&record, kept_until)
+                        }
+                        _ if !run.act => continue,
+                        _ => transition::lose_payload(&record, retention, now).map_err(|e| StoreError::Corrupt(e.to_string()))?,
+                    }
+                };
+                if run.act && self.deliveries.swap(&record, &next).await? != Swapped::Done {
+                    run.evidence.skipped_moved += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn count(&self, run: &mut Run) -> Result<(), StoreError> {
+        for shard in 0..SHARDS {
+            for (name, slot) in [
+                ("waiting", &mut run.evidence.backlog.waiting),
+                ("held", &mut run.evidence.backlog.held),
+                ("dead", &mut run.evidence.backlog.dead_lettered),
+                ("rejected", &mut run.evidence.backlog.rejected),
+            ] {
+                let lane = Lane::Work(name, shard);
+                let all = Range { lane: &lane, from: Millis(0), to: Millis(i64::MAX), after: None, limit: usize::MAX };
+                *slot += self.deliveries.count(all).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! What an operator can ask for: one JSON object with an `action`. Unknown fields are refused by name.
+
+use domain::time::Millis;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::answer::Refusal;
+
+/// An action.
+#[derive(Debug)]
+pub enum Action {
+    /// Deliveries in a state.
+    List(List),
+    /// The story of one delivery.
+    Explain(Explain),
+    /// Select dead letters for a redrive.
+    Propose(Propose),
+    /// Decide for a plan.
+    Approve(Approve),
+    /// How far a plan is.
+    Status(Status),
+    /// Do not deliver it.
+    Cancel(Cancel),
+}
+
+/// `list`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// `waiting`, `held`, `dead_lettered` or `rejected`.
+    pub state: String,
+    /// Only this endpoint.
+    pub endpoint: Option<String>,
+    /// Only this reason.
+    pub reason: Option<String>,
+    /// At most so many, 50 unless told.
+    pub limit: Option<usize>,
+    /// Go on after an earlier page.
+    pub cursor: Option<String>,
+}
+
+/// `explain`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explain {
+    /// Event id.
+    pub id: String,
+    /// Endpoint key; needed when the event has several.
+    pub endpoint: Option<String>,
+}
+
+/// `propose`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Propose {
+    /// Which dead letters.
+    pub filter: Filter,
+    /// Releases per second, 10 unless told.
+    pub rate_per_second: Option<u32>,
+    /// Accepted for later use.
+    pub canary: Option<u32>,
+    /// Accepted for later use.
+    pub abort_failure_ratio: Option<f64>,
+    /// Who asks.
+    pub operator: Option<String>,
+    /// Why.
+    pub note: Option<String>,
+}
+
+/// A selection.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// `dead_lettered`, also when absent.
+    pub state: Option<String>,
+    /// Only this endpoint.
+    pub endpoint: Option<String>,
+    /// Only this reason.
+    pub reason: Option<String>,
+    /// Dead-lettered at or after this time.
+    pub after: Option<String>,
+    /// Dead-lettered before this time.
+    pub before: Option<String>,
+    /// Only these events.
+    pub ids: Option<Vec<String>>,
+}
+
+/// `approve`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approve {
+    /// Which plan.
+    pub plan_id: String,
+    /// Its digest, as proposed.
+    pub digest: String,
+    /// The caller's idempotency key of this decision.
+    pub redrive_id: String,
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub operator: Option<String>,
+}
+
+/// `status`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// Which plan.
+    pub plan_id: String,
+}
+
+/// `cancel`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    /// Event id.
+    pub id: String,
+    /// Endpoint key.
+    pub endpoint: String,
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub operator: Option<String>,
+}
+
+const ACTIONS: &str = "list, explain, propose, approve, status, cancel";
+
+impl Action {
+    /// Reads an action.
+    pub fn read(input: Value) -> Result<Self, Refusal> {
+        let Value::Object(mut fields) = input else {
+            return Err(Refusal::invalid(format!("an action is one JSON object with an `action` of: {ACTIONS}")));
+        };
+        let action = match fields.remove("action") {
+            Some(Value::String(action)) => action,
+            _ => return Err(Refusal::invalid(format!("`action` is missing: it is one of {ACTIONS}"))),
+        };
+        match action.as_str() {
+            "list" => fields_of(fields).map(Self::List),
+            "explain" => fields_of(fields).map(Self::Explain),
+            "propose" => fields_of(fields).map(Self::Propose),
+            "approve" => fields_of(fields).map(Self::Approve),
+            "status" => fields_of(fields).map(Self::Status),
+            "cancel" => fields_of(fields).map(Self::Cancel),
+            "abort" | "plans" | "endpoint" | "audit" => Err(Refusal::invalid(format!("action {action:?} is not available in this version"))),
+            _ => Err(Refusal::invalid(format!("unknown action {action:?}: it is one of {ACTIONS}"))),
+        }
+    }
+}
+
+fn fields_of<T: for<'de> Deserialize<'de>>(fields: Map<String, Value>) -> Result<T, Refusal> {
+    serde_json::from_value(Value::Object(fields)).map_err(|e| Refusal::invalid(e.to_string()))
+}
+
+/// Reads an optional RFC 3339 time.
+pub fn time(name: &str, value: Option<&str>) -> Result<Option<Millis>, Refusal> {
+    let Some(text) = value else { return Ok(None) };
+    match Millis::parse_rfc3339(text) {
+        Some(time) => Ok(Some(time)),
+        None => Err(Refusal::invalid(format!("`{name}` must be an RFC 3339 time with offset, not {text:?}"))),
+    }
+}
+
+/// A text that says something, of at most 256 characters.
+pub fn words(name: &str, text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() || text.chars().count() > 256 {
+        return Err(Refusal::invalid(format!("`{name}` must have 1 to 256 characters")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn wrong_actions_are_named() {
+        for (input, part) in [
+            (json!([]), "JSON object"),
+            (json!({}), "`action` is missing"),
+            (json!({"action": "lst"}), "\"lst\""),
+            (json!({"action": "abort", "plan_id": "x"}), "not available"),
+            (json!({"action": "list"}), "state"),
+            (json!({"action": "list", "state": "waiting", "endpont": "x"}), "endpont"),
+            (json!({"action": "approve", "plan_id": "p", "digest": "d", "reason": "r"}), "redrive_id"),
+        ] {
+            let refusal = Action::read(input).unwrap_err();
+            assert!(refusal.code == "invalid" && refusal.message.contains(part), "{refusal:?}");
+        }
+    }
+}

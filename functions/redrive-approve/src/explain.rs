@@ -1,0 +1,137 @@
+//! `explain`: what happened to a delivery, and what happens next.
+
+use domain::delivery::{DeadReason, HeldReason, State};
+use domain::id::{DeliveryKey, EventId};
+use domain::outcome::Class;
+use domain::ports::{Clock, Deliveries, Payloads, Plans};
+use domain::record::{Entry, Record};
+use domain::time::Millis;
+use serde_json::{Value, json};
+
+use crate::action::Explain;
+use crate::answer::{Failure, Refusal};
+use crate::handler::Operator;
+
+impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+    /// Explains one delivery.
+    pub(crate) async fn explain(&self, explain: &Explain) -> Result<Value, Failure> {
+        let not_found = || Refusal::new("not_found", format!("there is no delivery of event {:?} here; `list` with state rejected shows messages that were not accepted", explain.id));
+        let record = match &explain.endpoint {
+            Some(endpoint) => {
+                let key = DeliveryKey::parse(&explain.id, endpoint).map_err(Refusal::invalid)?;
+                self.store.get(&key).await?.ok_or_else(not_found)?
+            }
+            None => {
+                let event = EventId::parse(&explain.id).map_err(Refusal::invalid)?;
+                let mut records = self.store.of_event(&event).await?;
+                if records.len() > 1 {
+                    let endpoints: Vec<&str> = records.iter().map(|r| r.key.endpoint.as_str()).collect();
+                    let message = format!("event {} goes to {} endpoints: name one with `endpoint`", explain.id, endpoints.len());
+                    return Err(Refusal::new("ambiguous", message).with("endpoints", json!(endpoints)).into());
+                }
+                records.pop().ok_or_else(not_found)?
+            }
+        };
+        let now = self.clock.now();
+        let history: Vec<Value> = record.history.iter().map(entry).collect();
+        Ok(json!({"ok": true, "delivery": delivery(&record), "history": history, "next": next(&record, now)}))
+    }
+}
+
+fn delivery(record: &Record) -> Value {
+    let millis = |time: Option<Millis>| time.map(|t| t.0);
+    json!({
+        "id": record.key.event.as_str(),
+        "endpoint": record.key.endpoint.as_str(),
+        "state": record.state.name(),
+        "reason": record.state.reason(),
+        "since": record.since.0,
+        "attempt": record.attempt,
+        "generation": record.generation,
+        "budget_from": record.budget_from,
+        "attempts_left": record.budget.saturating_sub(record.used()),
+        "due": millis(record.due),
+        "lease_until": record.lease.as_ref().map(|l| l.until.0),
+        "claim_id": record.lease.as_ref().map(|l| l.claim_id.as_str()),
+        "armed_at": millis(record.armed_at),
+        "rearms": record.rearms,
+        "cancel_requested": record.cancel_requested,
+        "accepted_late": record.accepted_late,
+        "plan": record.plan,
+        "payload_hash": record.payload.as_ref().map(|p| p.hash.as_str()),
+        "payload_bytes": record.payload.as_ref().map(|p| p.bytes),
+        "payload_kept_until": millis(record.payload_kept_until),
+        "correlation_id": record.correlation_id,
+        "accepted_at": record.accepted_at.0,
+        "sender": record.sender,
+        "deliver_by": millis(record.deliver_by),
+        "completed_at": millis(record.completed_at),
+        "expires_at": record.expires_at.map(Millis::seconds_up),
+        "excerpt": record.excerpt,
+        "cancelled_because": record.cancelled_because,
+        "history_dropped": record.history_dropped,
+        "receiver_may_have_it": record.may_have_been_received() && record.state != State::Delivered,
+    })
+}
+
+fn entry(entry: &Entry) -> Value {
+    match entry {
+        Entry::Attempt(attempt) => json!({
+            "number": attempt.number,
+            "started": attempt.started.0,
+            "phase": attempt.phase.name(),
+            "class": attempt.class.name(),
+            "status": attempt.status,
+            "duration_ms": attempt.duration_ms,
+            "hint": attempt.hint.map(|h| h.0),
+            "decision": attempt.decision.name(),
+            "reason": attempt.decision.reason(),
+            "detail": attempt.detail,
+            "claim_id": attempt.claim_id.as_str(),
+            "receiver_may_have_it": attempt.class == Class::Unknown,
+        }),
+        Entry::Released { at, plan, generation } => json!({
+            "released_at": at.0,
+            "plan": plan,
+            "generation": generation,
+        }),
+    }
+}
+
+/// One sentence on what will happen and when.
+fn next(record: &Record, now: Millis) -> String {
+    match record.state {
+        State::InFlight => match &record.lease {
+            Some(lease) if lease.until > now => {
+                format!("Attempt {} is in flight; if its process died, it is taken over after {}.", record.attempt, lease.until)
+            }
+            Some(_) | None => {
+                format!("Attempt {} was abandoned; the next message or sweep takes it over.", record.attempt)
+            }
+        },
+        State::Waiting(_) => {
+            let due = record.due.unwrap_or(now);
+            format!("Attempt {} is due at {due}.", record.attempt.saturating_add(1))
+        }
+        State::Held(reason) => match reason {
+            HeldReason::Removed => "Nothing until its endpoint is registered again and the delivery is released.".to_owned(),
+            HeldReason::Misconfigured => "Nothing until the configuration of its endpoint is repaired and the delivery is released.".to_owned(),
+            HeldReason::Paused | HeldReason::Disabled | HeldReason::Breaker => "Nothing until its endpoint is active again.".to_owned(),
+        },
+        State::Delivered => "Nothing: the endpoint accepted it.".to_owned(),
+        State::Cancelled => "Nothing: it was cancelled and will not be sent.".to_owned(),
+        State::Rejected(_) => "Nothing: the message was not accepted.".to_owned(),
+        State::DeadLettered(reason) => {
+            let advice = match reason {
+                DeadReason::Exhausted => "all its attempts failed",
+                DeadReason::Permanent => "the endpoint refused it for good",
+                DeadReason::Gone => "the endpoint says that it is gone",
+                DeadReason::Blocked => "the request was not allowed or could not be built",
+                DeadReason::Expired => "its deadline passed",
+                DeadReason::Crashed => "our own process died in several attempts",
+                DeadReason::PayloadLost => "its payload is gone, so it cannot be sent again",
+            };
+            format!("Nothing by itself: {advice}. Only an approved redrive plan brings it back.")
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The shape of an operator's call: unwrap, read, act, answer.
+
+use domain::cancel::{self, Cancelled};
+use domain::id::{DeliveryKey, StateKey};
+use domain::message::CancelRequest;
+use domain::ports::{Clock, Deliveries, Payloads, Plans};
+use domain::settings::Retention;
+use domain::time::Millis;
+use serde_json::{Value, json};
+
+use crate::action::{Action, Cancel, words};
+use crate::answer::{Failure, Refusal};
+use crate::caller::Call;
+
+/// The function with its ports.
+pub struct Operator<D, P, C> {
+    /// Deliveries and plans.
+    pub store: D,
+    /// To keep payloads longer; they cannot be read here.
+    pub payloads: P,
+    /// Time and chance.
+    pub clock: C,
+    /// How long things are kept.
+    pub retention: Retention,
+    /// The alias that carries the function URL.
+    pub alias: String,
+}
+
+/// The circumstances of a call.
+pub struct Invocation<'a> {
+    /// When it ends.
+    pub deadline: Millis,
+    /// The ARN that was invoked.
+    pub function_arn: &'a str,
+}
+
+impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+    /// Handles a call. An error is our own trouble: nothing was decided by it, and repeating is safe.
+    pub async fn handle(&self, event: Value, invocation: &Invocation<'_>) -> Result<Value, String> {
+        let via_url = event.pointer("/requestContext/http").is_some();
+        let (answer, status) = match self.act(event, invocation).await {
+            Ok(answer) => (answer, 200),
+            Err(Failure::Refused(refusal)) => {
+                let status = refusal.status();
+                (refusal.into_value(), status)
+            }
+            Err(Failure::Store(error)) => return Err(error.to_string()),
+        };
+        if via_url {
+            return Ok(json!({
+                "statusCode": status,
+                "headers": {"content-type": "application/json"},
+                "body": answer.to_string(),
+            }));
+        }
+        Ok(answer)
+    }
+
+    async fn act(&self, event: Value, invocation: &Invocation<'_>) -> Result<Value, Failure> {
+        let call = Call::read(event, invocation.function_arn, &self.alias)?;
+        match Action::read(call.input.clone())? {
+            Action::List(list) => self.list(&list).await,
+            Action::Explain(explain) => self.explain(&explain).await,
+            Action::Propose(propose) => self.propose(&propose, &call, invocation.deadline).await,
+            Action::Approve(approve) => self.approve(&approve, &call, invocation.deadline).await,
+            Action::Status(status) => self.status(&status.plan_id, invocation.deadline).await,
+            Action::Cancel(cancel) => self.cancel(&cancel, &call).await,
+        }
+    }
+
+    async fn cancel(&self, action: &Cancel, call: &Call) -> Result<Value, Failure> {
+        words("reason", &action.reason)?;
+        let key = DeliveryKey::parse(&action.id, &action.endpoint).map_err(Refusal::invalid)?;
+        let who = call.who(action.operator.as_deref());
+        let because = format!("operator {}{}: {}", who.name, if who.verified { "" } else { " (unverified)" }, action.reason);
+        let state_key = StateKey::stored(key.endpoint.as_str());
+        let request = CancelRequest { key, state_key, reason: action.reason.clone() };
+        let done = cancel::cancel(&self.store, &request, &because, None, self.retention, self.clock.now()).await?;
+        tracing::info!(delivery.id = action.id, endpoint.key = action.endpoint, operator = who.name, operator.verified = who.verified, cancel.result = ?done, "cancel");
+        let (result, message) = match done {
+            Cancelled::Done => ("cancelled", "it will not be sent"),
+            Cancelled::Tombstone => ("tombstone", "no such delivery yet; if its message comes, it will be suppressed"),
+            Cancelled::Requested => ("requested", "an attempt is in flight; it is cancelled unless that attempt is accepted"),
+            Cancelled::TooLate(state) => {
+                return Err(Refusal::new("conflict", format!("too late: the delivery is {state}")).with("state", json!(state.name())).into());
+            }
+        };
+        Ok(json!({"ok": true, "result": result, "message": message}))
+    }
+}

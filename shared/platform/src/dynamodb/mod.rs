@@ -1,0 +1,46 @@
+//! DynamoDB: the deliveries table (records, rejected messages, plans, cursors), the payloads table, the endpoints table.
+//!
+//! Every write that changes a state names the state, the attempt and the revision it believes in, and asks for the old
+//! item when it is wrong, so that a lost race is known in one round trip.
+
+mod deliveries;
+mod endpoints;
+pub mod item;
+mod payloads;
+mod plans;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::DisplayErrorContext;
+use domain::ports::StoreError;
+
+pub use endpoints::{Defaults, EndpointTable};
+pub use payloads::PayloadTable;
+
+/// The deliveries table.
+#[derive(Clone, Debug)]
+pub struct DeliveryTable {
+    client: Client,
+    table: String,
+}
+
+impl DeliveryTable {
+    /// The deliveries of that table.
+    pub const fn new(client: Client, table: String) -> Self {
+        Self { client, table }
+    }
+
+    /// Opens the connection before the first event comes.
+    pub async fn warm(&self) {
+        let key = item::text_key("WARM", "UP");
+        self.client.get_item().table_name(&self.table).set_key(Some(key)).send().await.ok();
+    }
+}
+
+fn unavailable(what: &str, error: impl std::error::Error) -> StoreError {
+    StoreError::Unavailable(format!("{what}: {}", DisplayErrorContext(error)))
+}
+
+/// A client for all tables.
+pub fn client(config: &aws_config::SdkConfig) -> Client {
+    Client::new(config)
+}
