@@ -1,1 +1,1 @@
-//! placeholder
+//! Nothing: this package exists for its integration tests, in `tests/it`.

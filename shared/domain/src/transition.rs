@@ -9,7 +9,7 @@ use crate::outcome::{Class, Phase};
 use crate::payload::PayloadRef;
 use crate::record::{ABANDONED, AttemptEntry, EXCERPT_BYTES, Entry, Lease, Record};
 use crate::settings::Retention;
-use crate::time::Millis;
+use crate::time::{Millis, SECOND_MS};
 
 /// So many abandoned attempts in a row end a delivery as `crashed`.
 pub const CRASHES_IN_A_ROW: usize = 3;
@@ -110,7 +110,8 @@ fn enter(record: &mut Record, retention: Retention, now: Millis) {
     }
     if record.state.is_final() {
         record.completed_at = Some(now);
-        record.expires_at = Some(now.plus(retention.record_ms));
+        // Whole seconds: that is what the table can store.
+        record.expires_at = Some(Millis(now.plus(retention.record_ms).seconds_up() * SECOND_MS));
     }
 }
 
@@ -410,7 +411,7 @@ pub(crate) mod tests {
         assert_eq!((record.lane(), record.endpoint_lane(), record.payload_kept_until), (None, None, None));
         let done = finish(&record, &Finished { class: Class::Accepted, ..failed() }, Decision::Deliver, None, RETENTION, Millis(9)).unwrap();
         assert_eq!((done.lane(), done.due, done.excerpt.as_deref()), (None, None, None));
-        assert_eq!(done.expires_at, Some(Millis(1_000_009)));
+        assert_eq!(done.expires_at, Some(Millis(1_001_000)));
     }
 
     #[test]

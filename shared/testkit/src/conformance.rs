@@ -1,0 +1,264 @@
+//! What a table must do, whatever it is made of. Each check uses ids of its own, made from `prefix`, so that it can run on
+//! a table that others use.
+
+use domain::decide::Decision;
+use domain::delivery::{DeadReason, RejectedReason, State};
+use domain::id::{DeliveryKey, sha256_hex};
+use domain::message::Refusal;
+use domain::outcome::{Class, Phase};
+use domain::plan::{CHUNK, Frozen, Plan, PlanState, Who, digest};
+use domain::ports::{Claimed, Created, Deliveries, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped};
+use domain::record::Record;
+use domain::reject::reject;
+use domain::time::Millis;
+use domain::transition::{self, Finished};
+
+use crate::samples::{RETENTION, claimed, lease, message};
+
+/// A point in time far enough back that nothing else on a shared table lies near it.
+const T: Millis = Millis(1_000_000_000_000);
+
+fn failed() -> Finished {
+    Finished {
+        class: Class::Unknown,
+        phase: Phase::Sent,
+        status: None,
+        detail: Some("timeout".to_owned()),
+        hint: Some(T.plus(9)),
+        excerpt: Some("an excerpt".to_owned()),
+    }
+}
+
+/// A record that waits for attempt 2, due at `T + 1000`.
+fn waiting(id: &str) -> (Record, Record) {
+    let first = claimed(&message(id), T);
+    let due = T.plus(1_000);
+    let next = transition::finish(&first, &failed(), Decision::Retry { due }, Some(T.plus(5)), RETENTION, T.plus(10));
+    (first, next.expect("a failed attempt can be repeated"))
+}
+
+async fn stored(table: &impl Deliveries, key: &DeliveryKey) -> Record {
+    table.get(key).await.expect("readable").expect("there")
+}
+
+/// All checks of the deliveries table.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn deliveries(table: &(impl Deliveries + Plans), prefix: &str) {
+    a_record_comes_back_as_it_was_written(table, prefix).await;
+    a_record_is_created_once(table, prefix).await;
+    a_waiting_record_is_claimed_once_and_only_when_it_may_be(table, prefix).await;
+    a_swap_names_state_attempt_and_revision(table, prefix).await;
+    an_index_is_read_by_range_and_page(table, prefix).await;
+    many_items_are_read_whatever_their_kind(table, prefix).await;
+    a_rejected_message_counts_up(table, prefix).await;
+    a_cursor_only_moves_forward(table).await;
+    a_plan_is_saved_by_its_revision(table, prefix).await;
+}
+
+async fn a_record_comes_back_as_it_was_written(table: &impl Deliveries, prefix: &str) {
+    let (first, second) = waiting(&format!("{prefix}-round"));
+    assert_eq!(table.create(&first).await, Ok(Created::New));
+    assert_eq!(stored(table, &first.key).await, first);
+    assert_eq!(table.swap(&first, &second).await, Ok(Swapped::Done));
+    assert_eq!(stored(table, &first.key).await, second);
+    let cancelled = transition::cancel(&second, "why", RETENTION, T.plus(20)).expect("a wait can be cancelled");
+    assert_eq!(table.swap(&second, &cancelled).await, Ok(Swapped::Done));
+    assert_eq!(stored(table, &first.key).await, cancelled);
+}
+
+async fn a_record_is_created_once(table: &impl Deliveries, prefix: &str) {
+    let record = claimed(&message(&format!("{prefix}-once")), T);
+    assert_eq!(table.create(&record).await, Ok(Created::New));
+    // The very same write again is our own, repeated after its answer was lost.
+    assert_eq!(table.create(&record).await, Ok(Created::New));
+    let other = Record { lease: Some(lease("other", 2, T.plus(60_000))), ..record.clone() };
+    assert_eq!(table.create(&other).await, Ok(Created::Exists(Box::new(record))));
+}
+
+async fn a_waiting_record_is_claimed_once_and_only_when_it_may_be(table: &impl Deliveries, prefix: &str) {
+    let (first, second) = waiting(&format!("{prefix}-claim"));
+    let second = Record { deliver_by: Some(T.plus(3_000)), ..second };
+    let key = &first.key;
+    let mine = lease("w", 3, T.plus(61_000));
+    assert_eq!(table.claim(key, 1, &mine, T.plus(1_000)).await, Ok(Claimed::Refused(None)));
+    assert_eq!(table.create(&second).await, Ok(Created::New));
+    let refused = Ok(Claimed::Refused(Some(Box::new(second.clone()))));
+    assert_eq!(table.claim(key, 1, &mine, T.plus(999)).await, refused, "before it is due");
+    assert_eq!(table.claim(key, 0, &mine, T.plus(1_000)).await, refused, "for an earlier attempt");
+    assert_eq!(table.claim(key, 2, &mine, T.plus(1_000)).await, refused, "for a later attempt");
+    assert_eq!(table.claim(key, 1, &mine, T.plus(3_000)).await, refused, "after its deadline");
+    let expected = transition::claim(&second, mine.clone(), T.plus(1_000)).expect("a wait can be claimed");
+    assert_eq!(table.claim(key, 1, &mine, T.plus(1_000)).await, Ok(Claimed::Started(Box::new(expected.clone()))));
+    assert_eq!(stored(table, key).await, expected);
+    // Our own claim, repeated underneath us.
+    assert_eq!(table.claim(key, 1, &mine, T.plus(1_000)).await, Ok(Claimed::Started(Box::new(expected.clone()))));
+    let other = lease("v", 4, T.plus(61_000));
+    assert_eq!(table.claim(key, 1, &other, T.plus(1_000)).await, Ok(Claimed::Refused(Some(Box::new(expected)))));
+}
+
+async fn a_swap_names_state_attempt_and_revision(table: &impl Deliveries, prefix: &str) {
+    let (first, second) = waiting(&format!("{prefix}-swap"));
+    assert_eq!(table.swap(&first, &second).await, Ok(Swapped::Lost(None)), "no record");
+    assert_eq!(table.create(&first).await, Ok(Created::New));
+    let lost = Ok(Swapped::Lost(Some(Box::new(first.clone()))));
+    for stale in [
+        Record { rev: first.rev + 1, ..first.clone() },
+        Record { attempt: first.attempt + 1, ..first.clone() },
+        Record { state: State::Delivered, ..first.clone() },
+    ] {
+        assert_eq!(table.swap(&stale, &second).await, lost);
+    }
+    assert_eq!(table.swap(&first, &second).await, Ok(Swapped::Done));
+    assert_eq!(table.swap(&first, &second).await, Ok(Swapped::Done), "our own write, repeated");
+    let touched = transition::touch(&second, true, T.plus(7));
+    assert_eq!(table.swap(&second, &touched).await, Ok(Swapped::Done));
+    assert_eq!(table.swap(&second, &transition::touch(&second, true, T.plus(8))).await, Ok(Swapped::Lost(Some(Box::new(touched)))));
+}
+
+async fn an_index_is_read_by_range_and_page(table: &impl Deliveries, prefix: &str) {
+    // Far from all other checks: a minute of its own.
+    let base = T.plus(1_000_000 + i64::from(prefix.bytes().map(u32::from).sum::<u32>()) * 60_000);
+    let mut in_lane: Vec<(Millis, ItemKey)> = Vec::new();
+    let mut shard = None;
+    for i in 0..200 {
+        let record = claimed(&message(&format!("{prefix}-index-{i}")), base);
+        if record.key.shards().0 != *shard.get_or_insert(record.key.shards().0) {
+            continue;
+        }
+        let due = base.plus(i64::from(i));
+        let next = transition::finish(&record, &failed(), Decision::Retry { due }, Some(base), RETENTION, base).expect("possible");
+        table.create(&next).await.expect("writable");
+        in_lane.push((due, ItemKey::of(&record.key)));
+    }
+    assert!(in_lane.len() > 4, "enough rows share a shard");
+    let lane = Lane::Work("waiting", shard.expect("there are records"));
+    let whole = Range { lane: &lane, from: base, to: base.plus(1_000), after: None, limit: 1_000 };
+    assert_eq!(table.count(whole.clone()).await, Ok(in_lane.len() as u64));
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let page = table.rows(Range { after: after.as_ref(), limit: 2, ..whole.clone() }).await.expect("readable");
+        assert!(page.rows.len() <= 2);
+        found.extend(page.rows.iter().map(|r| (r.sort, r.at.clone())));
+        after = page.rows.last().cloned().or(after);
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(found, in_lane);
+    let narrow = Range { from: in_lane[1].0, to: in_lane[2].0, ..whole };
+    assert_eq!(table.rows(narrow).await.expect("readable").rows.len(), 2);
+}
+
+async fn many_items_are_read_whatever_their_kind(table: &impl Deliveries, prefix: &str) {
+    let record = claimed(&message(&format!("{prefix}-many")), T);
+    table.create(&record).await.expect("writable");
+    let key = ItemKey::of(&record.key);
+    let missing = ItemKey { pk: format!("E#{prefix}-none"), sk: "D#p".to_owned() };
+    let found = table.get_many(&[key.clone(), missing, key]).await.expect("readable");
+    assert_eq!(found, [Stored::Delivery(Box::new(record.clone()))]);
+    assert_eq!(table.of_event(&record.key.event).await, Ok(vec![record]));
+}
+
+async fn a_rejected_message_counts_up(table: &impl Deliveries, prefix: &str) {
+    let payloads = crate::memory::MemoryPayloads::default();
+    let raw = format!("{prefix} is no JSON");
+    let refusal = || Refusal::new(RejectedReason::Unreadable, "why");
+    let first = reject(table, &payloads, &raw, refusal(), None, RETENTION, T).await.expect("writable");
+    let again = reject(table, &payloads, &raw, refusal(), None, RETENTION, T.plus(5)).await.expect("writable");
+    assert_eq!((first.seen, again.seen), (1, 2));
+    let key = ItemKey { pk: format!("R#{}", sha256_hex(raw.as_bytes())), sk: "R".to_owned() };
+    match table.get_many(&[key]).await.expect("readable").as_slice() {
+        [Stored::Rejected(there)] => assert_eq!((there.seen, there.since), (2, T)),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn a_cursor_only_moves_forward(table: &impl Deliveries) {
+    // A shard that no run uses.
+    let shard = 99;
+    let start = table.arm_cursor(shard).await.expect("readable").unwrap_or(T);
+    table.set_arm_cursor(shard, start.plus(10)).await.expect("writable");
+    table.set_arm_cursor(shard, start.plus(5)).await.expect("writable");
+    assert_eq!(table.arm_cursor(shard).await, Ok(Some(start.plus(10))));
+}
+
+async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {
+    let list: Vec<Frozen> = (0..=CHUNK)
+        .map(|i| Frozen { id: format!("{prefix}-{i}"), endpoint: "p".to_owned(), attempt: 8, generation: 0 })
+        .collect();
+    let plan = Plan {
+        id: format!("{prefix}-plan"),
+        digest: digest(&list),
+        state: PlanState::Proposed,
+        count: u32::try_from(list.len()).expect("small"),
+        rate_per_second: 10,
+        filter: serde_json::json!({"endpoint": "p"}),
+        note: String::new(),
+        proposed_by: Who { name: "x".to_owned(), verified: false },
+        created_at: T.0,
+        expires_at: T.plus(1_000).0,
+        approval: None,
+        next: 0,
+        rev: 1,
+    };
+    assert_eq!(table.plan(&plan.id).await, Ok(None));
+    table.propose(&plan, &list).await.expect("writable");
+    assert_eq!(table.plan(&plan.id).await, Ok(Some(plan.clone())));
+    assert_eq!(table.chunk(&plan.id, 0).await.expect("readable").len(), CHUNK);
+    assert_eq!(table.chunk(&plan.id, 1).await.expect("readable"), list[CHUNK..]);
+    let ramping = Plan { state: PlanState::Ramping, rev: 2, ..plan.clone() };
+    assert_eq!(table.save_plan(&plan, &ramping).await, Ok(true));
+    assert_eq!(table.save_plan(&plan, &ramping).await, Ok(true), "our own write, repeated");
+    assert_eq!(table.save_plan(&plan, &Plan { next: 5, ..ramping.clone() }).await, Ok(false));
+    assert!(table.ramping().await.expect("readable").contains(&plan.id));
+    let done = Plan { state: PlanState::Completed, rev: 3, ..ramping.clone() };
+    assert_eq!(table.save_plan(&ramping, &done).await, Ok(true));
+    assert!(!table.ramping().await.expect("readable").contains(&plan.id));
+    assert_eq!(table.bind_redrive_id(&format!("{prefix}-r"), "a", T).await, Ok("a".to_owned()));
+    assert_eq!(table.bind_redrive_id(&format!("{prefix}-r"), "b", T).await, Ok("a".to_owned()));
+}
+
+/// All checks of the payloads table.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn payloads(table: &impl Payloads, prefix: &str) {
+    let message = message(&format!("{prefix}-payload"));
+    let far = Millis(4_000_000_000_000);
+    assert_eq!(table.load(&message.key).await, Ok(vec![]));
+    assert_eq!(table.extend(&message.key, &message.payload.hash(), far).await, Ok(false));
+    table.keep(&message.key, &message.payload, far).await.expect("writable");
+    table.keep(&message.key, &message.payload, far).await.expect("writable");
+    assert_eq!(table.load(&message.key).await, Ok(vec![message.payload.clone()]));
+    assert_eq!(table.extend(&message.key, &message.payload.hash(), far.plus(1_000)).await, Ok(true));
+    let mut binary = message.payload.clone();
+    (binary.body, binary.url) = ((0..=255).collect(), Some("https://h.example/x".to_owned()));
+    table.keep(&message.key, &binary, far).await.expect("writable");
+    let both = table.load(&message.key).await.expect("readable");
+    assert!(both.len() == 2 && both.contains(&binary) && both.contains(&message.payload));
+    table.keep_raw(&format!("{prefix}-raw"), &"x".repeat(1_000_000), far).await.expect("writable");
+    table.keep_raw(&format!("{prefix}-empty"), "", far).await.expect("writable");
+}
+
+/// A dead letter is listed under its endpoint and leaves that list with its redrive.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn endpoint_lists(table: &impl Deliveries, prefix: &str) {
+    let first = claimed(&message(&format!("{prefix}-dead")), T);
+    table.create(&first).await.expect("writable");
+    let dead = transition::finish(&first, &failed(), Decision::Dead(DeadReason::Permanent), Some(T), RETENTION, T).expect("possible");
+    assert_eq!(table.swap(&first, &dead).await, Ok(Swapped::Done));
+    let lane = Lane::Endpoint("dead_lettered", dead.state_key.clone(), dead.key.shards().1);
+    let listed = async || {
+        let range = Range { lane: &lane, from: T, to: T, after: None, limit: 100 };
+        table.rows(range).await.expect("readable").rows.iter().any(|r| r.at == ItemKey::of(&dead.key))
+    };
+    assert!(listed().await);
+    let back = transition::redrive(&dead, "plan", T.plus(9), T, RETENTION, T).expect("possible");
+    assert_eq!(table.swap(&dead, &back).await, Ok(Swapped::Done));
+    assert!(!listed().await);
+}

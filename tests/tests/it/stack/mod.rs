@@ -1,0 +1,1 @@
+//! The real binaries on the local stack.

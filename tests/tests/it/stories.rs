@@ -1,0 +1,385 @@
+//! Whole stories in virtual time: what the design promises, with real waits of hours and days.
+
+use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
+use domain::endpoint::{EndpointConfig, Found};
+use domain::id::EndpointKey;
+use domain::outcome::{Answer, Class, Outcome, Phase};
+use domain::ports::Clock;
+use domain::time::Millis;
+use serde_json::json;
+use testkit::sender::status;
+
+use crate::world::{START, World, config};
+
+fn timeout() -> Outcome {
+    Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
+}
+
+#[tokio::test]
+async fn a_first_try_success_costs_two_writes_and_keeps_nothing() {
+    let world = World::new();
+    world.send("e");
+    world.settle_now().await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.attempt), (State::Delivered, 1));
+    assert_eq!((world.table.writes(), world.payloads.len(), world.sender.seen().len()), (2, 0, 1));
+    assert_eq!((record.lane(), record.endpoint_lane()), (None, None));
+    assert!(world.intake.is_empty() && world.retry.is_empty());
+}
+
+#[tokio::test]
+async fn a_retry_costs_four_writes_one_payload_and_one_wake_up() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    assert_eq!((world.table.writes(), world.payloads.len(), world.retry.len()), (2, 1, 1));
+    world.run_for_seconds(60).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+    assert_eq!((world.table.writes(), world.payloads.len(), world.retry.len()), (4, 1, 0));
+}
+
+#[tokio::test]
+async fn eight_attempts_follow_the_schedule_over_a_day_and_then_it_is_dead() {
+    let world = World::new();
+    world.sender.then((0..20).map(|_| status(500)));
+    world.send("e");
+    world.run_for_seconds(100_000).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.attempt, world.sender.seen().len()), (State::DeadLettered(DeadReason::Exhausted), 8, 8));
+    let starts: Vec<Millis> = record.attempts().map(|a| a.started).collect();
+    for (wait, pair) in [30, 120, 600, 1800, 7200, 21600, 43200].into_iter().zip(starts.windows(2)) {
+        let waited = pair[1].since(pair[0]);
+        let longest = wait * 1_150 + 1_000;
+        assert!((wait * 1_000..=longest).contains(&waited), "{wait} s: waited {waited} ms");
+    }
+    assert_eq!(world.payloads.len(), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_without_an_answer_is_unknown_and_repeated_with_the_same_id() {
+    let world = World::new();
+    world.sender.then([timeout()]);
+    world.send("e");
+    world.run_for_seconds(60).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.attempts().next().unwrap().class), (State::Delivered, Class::Unknown));
+    let ids: Vec<_> = world.sender.seen().iter().map(|s| s.header("webhook-id").map(ToOwned::to_owned)).collect();
+    assert_eq!(ids, [Some("e".to_owned()), Some("e".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_hint_moves_a_retry_later_but_never_adds_attempts() {
+    let world = World::new();
+    let throttled = Outcome::Answered(Answer { status: 429, retry_after: Some(b"3600".to_vec()), ..Answer::default() });
+    world.sender.then((0..8).map(|_| throttled.clone()));
+    world.send("e");
+    world.run_for_seconds(3_599).await;
+    assert_eq!(world.sender.seen().len(), 1);
+    world.run_for_seconds(2).await;
+    assert_eq!(world.sender.seen().len(), 2);
+    world.run_for_seconds(200_000).await;
+    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::DeadLettered(DeadReason::Exhausted), 8));
+}
+
+#[tokio::test]
+async fn a_wait_of_days_is_in_no_queue_until_it_is_armed_and_then_once() {
+    let world = World::new();
+    let at = START.plus(3 * 86_400_000);
+    world.intake.send(&json!({"id": "e", "endpoint": "p", "body": "x", "deliver_at": at.to_string()}).to_string(), 0);
+    world.run_until(at.plus(-800_000)).await;
+    assert_eq!((world.record("e").await.state, world.retry.len()), (State::Waiting(WaitingReason::Scheduled), 0));
+    world.run_until(at.plus(-700_000)).await;
+    assert_eq!(world.retry.len(), 1);
+    world.run_until(at.plus(-1)).await;
+    assert_eq!((world.retry.len(), world.sender.seen().len()), (1, 0));
+    world.run_until(at.plus(1_000)).await;
+    assert_eq!((world.record("e").await.state, world.retry.len(), world.sender.seen().len()), (State::Delivered, 0, 1));
+}
+
+#[tokio::test]
+async fn an_ordinary_retry_is_never_touched_by_the_arm_run() {
+    let world = World::new();
+    world.sender.then([status(500), status(500), status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    for _ in 0..12 {
+        world.run_for_seconds(60).await;
+        assert_eq!(world.record("e").await.armed_at, None);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_wake_up_is_rearmed_counted_and_delivered() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    let message = world.send("e");
+    world.settle_now().await;
+    assert!(!world.retry.is_empty());
+    for lost in world.table.all() {
+        assert_eq!(lost.state, State::Waiting(WaitingReason::Retry));
+    }
+    // The wake-up is the second message of its queue's own count.
+    world.retry.remove("m0001");
+    assert!(world.retry.is_empty() && !message.is_empty());
+    world.clock.advance(600_000);
+    let observed = world.sweep.handle(&json!({"mode": "observe"}), world.clock.now().plus(60_000), "t").await.unwrap();
+    assert_eq!((observed.rearmed, world.record("e").await.rearms), (1, 0));
+    let evidence = world.sweep_run("reconcile").await;
+    assert_eq!((evidence.rearmed, world.record("e").await.rearms), (1, 1));
+    world.settle_now().await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_sweep_that_runs_twice_changes_nothing_more() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.retry.remove("m0001");
+    world.clock.advance(600_000);
+    world.sweep_run("reconcile").await;
+    let once = world.record("e").await;
+    let again = world.sweep_run("reconcile").await;
+    assert_eq!((again.rearmed, world.record("e").await), (0, once));
+}
+
+#[tokio::test]
+async fn a_message_that_crashed_out_is_drained_into_a_record() {
+    let world = World::new();
+    world.intake_dlq.send(&json!({"id": "e", "endpoint": "p", "body": "x"}).to_string(), 0);
+    world.intake_dlq.send("poison", 0);
+    let evidence = world.sweep_run("reconcile").await;
+    assert_eq!((evidence.drained, evidence.rejected), (1, 1));
+    assert!(world.intake_dlq.is_empty());
+    assert_eq!(world.record("e").await.state, State::Waiting(WaitingReason::Recovered));
+    world.settle_now().await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_cancel_stops_a_wait_and_a_cancel_that_comes_first_suppresses() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.intake.send(&json!({"cancel": {"id": "e", "endpoint": "p"}, "reason": "no"}).to_string(), 0);
+    world.run_for_seconds(3_600).await;
+    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::Cancelled, 1));
+    world.intake.send(&json!({"cancel": {"id": "f", "endpoint": "p"}}).to_string(), 0);
+    world.settle_now().await;
+    world.send("f");
+    world.run_for_seconds(60).await;
+    assert_eq!((world.record("f").await.state, world.sender.seen().len()), (State::Cancelled, 1));
+}
+
+#[tokio::test]
+async fn a_removed_endpoint_holds_and_loses_nothing() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
+    world.run_for_seconds(120).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.attempt), (State::Held(HeldReason::Removed), 1));
+    assert_eq!(world.payloads.len(), 1);
+}
+
+#[tokio::test]
+async fn a_changed_url_takes_effect_at_the_next_attempt() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    let moved = EndpointConfig { url: "https://new.example.test/p".to_owned(), ..config() };
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Config(Box::new(moved)));
+    world.run_for_seconds(60).await;
+    assert_eq!(world.sender.seen()[1].url, "https://new.example.test/p");
+}
+
+#[tokio::test]
+async fn a_lost_payload_is_a_dead_letter_that_says_so() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.payloads.clear();
+    world.run_for_seconds(60).await;
+    assert_eq!(world.record("e").await.state, State::DeadLettered(DeadReason::PayloadLost));
+    assert_eq!(world.sender.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_wait_and_is_not_overstepped() {
+    let world = World::new();
+    world.sender.then((0..8).map(|_| status(500)));
+    let by = START.plus(200_000);
+    world.intake.send(&json!({"id": "e", "endpoint": "p", "body": "x", "deliver_by": by.to_string()}).to_string(), 0);
+    world.run_for_seconds(10_000).await;
+    let record = world.record("e").await;
+    assert_eq!(record.state, State::DeadLettered(DeadReason::Expired));
+    assert!(record.attempts().all(|a| a.started < by));
+}
+
+#[tokio::test]
+async fn the_same_message_many_times_is_one_post() {
+    let world = World::new();
+    for _ in 0..25 {
+        world.send("e");
+    }
+    world.settle_now().await;
+    assert_eq!((world.sender.seen().len(), world.table.writes()), (1, 2));
+    assert!(world.intake.is_empty());
+}
+
+#[tokio::test]
+async fn another_payload_under_the_same_id_is_a_conflict_in_every_state() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    let before = world.record("e").await;
+    world.intake.send(&json!({"id": "e", "endpoint": "p", "body": "other"}).to_string(), 0);
+    world.settle_now().await;
+    assert_eq!(world.record("e").await, before);
+    let listed = world.act(json!({"action": "list", "state": "rejected"})).await;
+    assert_eq!(listed["items"][0]["reason"], "id_conflict");
+    let sha = listed["items"][0]["sha256"].as_str().unwrap();
+    assert!(world.payloads.raw(sha).unwrap().contains("other"));
+}
+
+#[tokio::test]
+async fn an_unknown_endpoint_is_rejected_until_it_exists() {
+    let world = World::new();
+    let raw = json!({"id": "e", "endpoint": "later", "body": "x"}).to_string();
+    world.intake.send(&raw, 0);
+    world.settle_now().await;
+    assert!(world.table.all().is_empty());
+    world.endpoints.set(&EndpointKey::registered("later").unwrap(), Found::Config(Box::new(config())));
+    world.intake.send(&raw, 0);
+    world.settle_now().await;
+    assert_eq!(world.table.all()[0].state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_redrive_is_proposed_approved_once_and_delivered_with_the_same_id() {
+    let world = World::new();
+    world.sender.then((0..25).map(|_| status(400)));
+    for i in 0..25 {
+        world.send(&format!("e{i}"));
+    }
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {"endpoint": "p"}, "operator": "ada"})).await;
+    assert_eq!((&proposed["count"], &proposed["by_reason"]["permanent"]), (&json!(25), &json!(25)));
+    let approve = |digest: &str, redrive: &str| {
+        json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": digest, "redrive_id": redrive, "reason": "fixed", "operator": "ada"})
+    };
+    let digest = proposed["digest"].as_str().unwrap();
+    assert_eq!(world.act(approve("0000", "r1")).await["error"]["code"], "digest_mismatch");
+    let approved = world.act(approve(digest, "r1")).await;
+    assert_eq!((&approved["plan"]["state"], &approved["plan"]["released"]), (&json!("ramping"), &json!(25)));
+    assert_eq!(world.act(approve(digest, "r1")).await["plan"]["released"], 25);
+    assert_eq!(world.act(approve(digest, "r2")).await["error"]["code"], "conflict");
+    world.run_for_seconds(10).await;
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"], &done["plan"]["remaining"]), (&json!("completed"), &json!(25), &json!(0)));
+    assert_eq!(world.sender.seen().len(), 50);
+    let record = world.record("e7").await;
+    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 1, 2));
+}
+
+#[tokio::test]
+async fn a_redrive_is_spread_by_its_rate() {
+    let world = World::new();
+    world.sender.then((0..50).map(|_| status(400)));
+    for i in 0..50 {
+        world.send(&format!("e{i}"));
+    }
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 5})).await;
+    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": "r", "reason": "fixed"});
+    world.act(approve).await;
+    for second in 1..10 {
+        world.run_for_seconds(1).await;
+        let after = world.sender.seen().len() as i64 - 50;
+        assert!(after <= second * 5 + 6, "{after} after {second} s");
+    }
+    world.run_for_seconds(5).await;
+    assert_eq!(world.sender.seen().len(), 100);
+}
+
+#[tokio::test]
+async fn a_redrive_without_a_payload_is_skipped_and_counted() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    world.payloads.clear();
+    let proposed = world.act(json!({"action": "propose", "filter": {"ids": ["e"]}})).await;
+    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": "r", "reason": "fixed"});
+    let approved = world.act(approve).await;
+    assert_eq!((&approved["plan"]["skipped"], &approved["plan"]["state"]), (&json!(1), &json!("completed")));
+    assert_eq!(world.record("e").await.state, State::DeadLettered(DeadReason::Permanent));
+}
+
+#[tokio::test]
+async fn a_relay_that_stalls_for_an_hour_delays_and_loses_nothing() {
+    let mut world = World::new();
+    world.relay_stalled = true;
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.clock.advance(3_600_000);
+    world.relay_stalled = false;
+    world.run_for_seconds(1).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_list_is_paged_and_filtered() {
+    let world = World::new();
+    world.sender.then((0..30).map(|i| if i % 3 == 0 { status(410) } else { status(400) }));
+    for i in 0..30 {
+        world.send(&format!("e{i}"));
+        world.settle_now().await;
+        world.clock.advance(1_000);
+    }
+    for endpoint in [json!(null), json!("p")] {
+        let mut ids = Vec::new();
+        let mut cursor = json!(null);
+        loop {
+            let page = world.act(json!({"action": "list", "state": "dead_lettered", "endpoint": endpoint, "limit": 7, "cursor": cursor})).await;
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= 7);
+            ids.extend(items.iter().map(|i| i["id"].as_str().unwrap().to_owned()));
+            cursor = page["cursor"].clone();
+            if cursor.is_null() {
+                break;
+            }
+        }
+        let expected: Vec<String> = (0..30).map(|i| format!("e{i}")).collect();
+        assert_eq!(ids, expected, "oldest first, each once");
+        let gone = world.act(json!({"action": "list", "state": "dead_lettered", "endpoint": endpoint, "reason": "gone"})).await;
+        assert_eq!(gone["items"].as_array().unwrap().len(), 10);
+    }
+}
+
+#[tokio::test]
+async fn an_action_that_is_wrong_says_what_is_wrong() {
+    let world = World::new();
+    for (action, code) in [
+        (json!({"action": "explain", "id": "none"}), "not_found"),
+        (json!({"action": "explain", "id": "a.b"}), "invalid"),
+        (json!({"action": "list", "state": "delivered"}), "invalid"),
+        (json!({"action": "list", "state": "waiting", "cursor": "x"}), "invalid"),
+        (json!({"action": "status", "plan_id": "none"}), "not_found"),
+        (json!({"action": "propose", "filter": {}}), "not_found"),
+        (json!({"action": "propose", "filter": {"endpont": "p"}}), "invalid"),
+        (json!({"action": "cancel", "id": "e", "endpoint": "p", "reason": " "}), "invalid"),
+    ] {
+        let answer = world.act(action.clone()).await;
+        assert_eq!((&answer["ok"], &answer["error"]["code"]), (&json!(false), &json!(code)), "{action}: {answer}");
+    }
+}
