@@ -13,8 +13,6 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from webhook import outcome
-
 MARKS = {
     "accepted": ("✔", "bold green"),
     "unknown": ("?", "bold magenta"),
@@ -25,8 +23,8 @@ MARKS = {
     "wait": ("·", "dim"),
 }
 LEGEND = [
-    ("accepted", "accepted"), ("failed", "refused"), ("unknown", "no answer"), ("dead", "dead letter"),
-    ("release", "redrive"), ("wait", "waits"), ("flight", "in flight"),
+    ("accepted", "accepted"), ("failed", "failed"), ("unknown", "no answer"), ("dead", "dead"),
+    ("release", "redrive"), ("wait", "wait"), ("flight", "in flight"),
 ]
 FINAL = ("delivered", "dead_lettered", "cancelled")
 SHORTEST_AXIS_SECONDS = 30
@@ -63,22 +61,30 @@ class Row:
     def describe(self, entry):
         """One entry of the history as (time in epoch ms, text, style)."""
         if "released_at" in entry:
-            text = f"brought back by the approved plan, as generation {entry['generation']}"
+            text = f"brought back by the plan, as generation {entry['generation']}"
             return entry["released_at"], text, MARKS["release"][1]
         ended = entry["started"] + entry["duration_ms"]
-        text = f"attempt {entry['number']}: {outcome(entry)}"
-        if entry["class"] == "unknown":
-            text += f" ({seconds(entry['duration_ms'] / 1000)})"
+        text = f"attempt {entry['number']}: {self._outcome(entry, ended)}"
         decision = entry["decision"]
         if decision == "waiting":
             due = self.delivery["due"]
             latest = self.state == "waiting" and entry["number"] == self.delivery["attempt"]
-            text += f"; next try in {seconds((due - ended) / 1000)}" if latest and due else "; will be tried again"
+            text += f"; retry in {seconds((due - ended) / 1000)}" if latest and due else "; will be retried"
         elif decision == "dead_lettered":
-            text += f"; now a dead letter ({entry['reason']})"
+            text += f"; dead letter ({entry['reason']})"
         else:
             text += f"; {decision}"
         return ended, text, _mark_of(entry)[1]
+
+    @staticmethod
+    def _outcome(entry, ended):
+        """What the receiver answered, and what it asked for."""
+        if entry["class"] == "unknown":
+            return f"no answer in {seconds(entry['duration_ms'] / 1000)}, may have arrived"
+        text = str(entry["status"] or entry["detail"])
+        if entry["hint"]:
+            text += f", asks to wait {seconds((entry['hint'] - ended) / 1000)}"
+        return text
 
     def now(self, clock):
         """Where it stands, in a few words and a style."""
@@ -93,7 +99,8 @@ class Row:
             return f"attempt {self.delivery['attempt']} in flight", "yellow"
         if self.state == "waiting":
             left = max(0, self.delivery["due"] / 1000 - clock)
-            return f"attempt {self.delivery['attempt'] + 1} in {seconds(left)}", ""
+            when = f"in {seconds(left)}" if left else "is due"
+            return f"attempt {self.delivery['attempt'] + 1} {when}", ""
         return f"{self.state}: {self.delivery['reason']}", "yellow"
 
     def draw(self, started, clock, cell_seconds, width):
@@ -114,8 +121,8 @@ class Row:
             else:
                 begin = max(taken + 1, cell(entry["started"]))
                 at, marks = cell(entry["started"] + entry["duration_ms"]), [_mark_of(entry)]
-                if entry["decision"] == "waiting" or taken >= 0:
-                    fill(taken + 1, begin, MARKS["wait"] if taken >= 0 else (" ", ""))
+                if taken >= 0:
+                    fill(taken + 1, begin, MARKS["wait"])
                 fill(begin, at, MARKS["flight"])
                 if entry["decision"] == "dead_lettered":
                     marks.append(MARKS["dead"])
@@ -151,7 +158,7 @@ class Screen:
         self._live = None
 
     def say(self, text="", style=""):
-        self.console.print(Text(text, style), soft_wrap=not self.terminal)
+        self.console.print(Text(text, style), soft_wrap=True)
 
     def title(self, text):
         self.say()
@@ -174,7 +181,7 @@ class Screen:
     def event(self, at_ms, name, text, style=""):
         at = max(0.0, at_ms / 1000 - self.started)
         line = Text.assemble((f"{at:6.1f} s  ", "dim"), (f"{name:{self.names}}  ", "bold"), (text, style))
-        self.console.print(line, soft_wrap=not self.terminal)
+        self.console.print(line, soft_wrap=True)
 
     def end(self):
         """The picture stays as it is now."""
@@ -204,17 +211,17 @@ class Screen:
         grid.add_row("", self._axis(width, cell_seconds), "")
         for row, (text, style) in zip(self.rows, states):
             grid.add_row(row.name, row.draw(self.started, clock, cell_seconds, width), Text(text, style))
-        legend = Text(" " * (self.names + 2))
+        legend = Text(" " * (self.names + 2), no_wrap=True)
         for mark, words in LEGEND:
             legend.append(*MARKS[mark])
-            legend.append(f" {words}  ", "dim")
+            legend.append(f" {words} ", "dim")
         parts = [Text(), grid, legend]
         if self.doing:
             parts.append(Spinner("dots", Text(f"{int(clock - self.started)} s  {self.doing}"), style="cyan"))
         return Group(*parts)
 
     def _axis(self, width, cell_seconds):
-        text = ""
+        text = ""  # a label each 5 seconds
         for second in range(0, 3600, 5):
             label, at = f"{second} s", int(second / cell_seconds)
             if at + len(label) > width:

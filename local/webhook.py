@@ -8,6 +8,7 @@
 `ask` takes any operator action. `make up` installs what this needs.
 """
 
+import argparse
 import json
 import os
 import secrets
@@ -107,28 +108,51 @@ def _tell(answer):
     print(f"  next: {answer['next']}")
 
 
-def main(arguments):
+def _send(stack, url, body):
+    event = f"mine_{int(time.time())}_{secrets.token_hex(2)}"
+    stack.send(event, url, body)
+    print(f"Sent as {event}. What became of it:")
+    print(f"  .venv/sam/bin/python local/webhook.py explain {event}")
+
+
+def _json(text):
     try:
-        command, *rest = arguments
-        if command == "send" and len(rest) == 2:
-            url, body = rest
-            json.loads(body)
-            event = f"mine_{int(time.time())}_{secrets.token_hex(2)}"
-            Stack().send(event, url, body)
-            print(f"Sent as {event}. What became of it:")
-            print(f"  .venv/sam/bin/python local/webhook.py explain {event}")
-        elif command == "explain" and len(rest) == 1:
-            _tell(Stack().ask("explain", id=rest[0]))
-        elif command == "ask" and len(rest) == 1:
-            print(json.dumps(Stack().ask(**json.loads(rest[0])), indent=2))
+        json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+    return text
+
+
+def _action(text):
+    value = json.loads(_json(text))
+    if not isinstance(value, dict) or not isinstance(value.get("action"), str):
+        raise argparse.ArgumentTypeError('an action is a JSON object such as {"action": "list", "state": "held"}')
+    return value
+
+
+def _parser():
+    parser = argparse.ArgumentParser(description="Send a webhook through the local stack, and ask what became of it.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    send = commands.add_parser("send", help="put a webhook on the intake queue")
+    send.add_argument("url")
+    send.add_argument("body", type=_json, help="JSON, sent exactly as it is")
+    explain = commands.add_parser("explain", help="what happened to a webhook, and what is next")
+    explain.add_argument("id")
+    ask = commands.add_parser("ask", help="any operator action, as JSON")
+    ask.add_argument("action", type=_action)
+    return parser
+
+
+def main():
+    options = _parser().parse_args()
+    try:
+        stack = Stack()
+        if options.command == "send":
+            _send(stack, options.url, options.body)
+        elif options.command == "explain":
+            _tell(stack.ask("explain", id=options.id))
         else:
-            raise IndexError
-    except (IndexError, TypeError):
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    except json.JSONDecodeError as error:
-        print(f"That is not JSON: {error}", file=sys.stderr)
-        return 2
+            print(json.dumps(stack.ask(**options.action), indent=2))
     except (NoStack, Refused) as error:
         print(error, file=sys.stderr)
         return 1
@@ -139,4 +163,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -4,7 +4,7 @@
 use domain::id::SHARDS;
 use domain::ports::{Clock, DeadQueue, Deliveries, Lane, Payloads, Plans, Range, Row, StoreError, Stored, Swapped};
 use domain::record::Record;
-use domain::sweep::{ARM_HORIZON_MS, is_long_wait};
+use domain::sweep::{ARM_HORIZON_MS, needs_arming};
 use domain::time::Millis;
 use domain::transition;
 
@@ -39,7 +39,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             let page = if from <= horizon { self.deliveries.rows(range).await? } else { break };
             run.evidence.examined += page.rows.len() as u64;
             for record in self.records(&page.rows).await? {
-                if is_long_wait(&record) && record.armed_at.is_none() {
+                if needs_arming(&record) {
                     self.touch(run, &record, false).await?;
                     run.evidence.armed += 1;
                 }

@@ -39,8 +39,10 @@ pub struct Evidence {
     pub expired: u64,
     /// Payloads kept longer.
     pub extended: u64,
-    /// Deliveries per state, with a place in the index.
+    /// How much there is in each state.
     pub backlog: Backlog,
+    /// The backlog is larger than what is counted in one run.
+    pub backlog_capped: bool,
     /// Age of the oldest overdue wait in seconds; 0 when nothing is overdue.
     pub oldest_overdue_seconds: i64,
     /// Messages on the retry queue ready to be received.
@@ -58,12 +60,21 @@ pub struct Evidence {
 /// How much is where.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Backlog {
-    /// Waiting, or in flight after the first attempt.
-    pub waiting: u64,
+    /// Waiting, or in flight after the first attempt; the age is that of the most overdue one.
+    pub waiting: Pile,
     /// Held.
-    pub held: u64,
+    pub held: Pile,
     /// Dead letters.
-    pub dead_lettered: u64,
+    pub dead_lettered: Pile,
     /// Rejected messages.
-    pub rejected: u64,
+    pub rejected: Pile,
+}
+
+/// How much, and how old.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Pile {
+    /// How many.
+    pub count: u64,
+    /// Age of the oldest one in seconds; 0 when there is none, or when it lies in the future.
+    pub oldest_seconds: i64,
 }

@@ -55,6 +55,8 @@ impl EgressPolicy {
         match url.host() {
             Some(Host::Ipv4(ip)) => self.check_ip(IpAddr::V4(ip)),
             Some(Host::Ipv6(ip)) => self.check_ip(IpAddr::V6(ip)),
+            // Whatever a resolver makes of them, these names mean the own host (RFC 6761 section 6.3).
+            Some(Host::Domain(name)) if is_localhost(name) => self.check_ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             Some(Host::Domain(name)) if !name.is_empty() => Ok(()),
             Some(Host::Domain(_)) | None => Err("the URL has no host".to_owned()),
         }
@@ -75,6 +77,11 @@ impl EgressPolicy {
             Err("the address is not a public one; allow private networks with EgressAllowCidrs".to_owned())
         }
     }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Networks of the IANA special-purpose registry (RFC 6890 and successors) that are not globally reachable.
@@ -136,7 +143,7 @@ mod tests {
             "10.0.0.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.1", "0", "127.0.0.1.", "169.254.169.254", "100.64.0.1",
             "192.0.0.8", "198.18.0.1", "240.0.0.1", "255.255.255.255", "172.31.255.255", "[::1]", "[::]", "[::ffff:169.254.169.254]",
             "[::ffff:7f00:1]", "[::127.0.0.1]", "[2002:a9fe:a9fe::1]", "[64:ff9b::a9fe:a9fe]", "[fc00::1]", "[fe80::1]", "[ff02::1]",
-            "[2001:db8::1]", "[2001::1]", "[100::1]", "[64:ff9b:1::1]", "[3fff::1]",
+            "localhost", "LOCALHOST.", "a.localhost", "[2001:db8::1]", "[2001::1]", "[100::1]", "[64:ff9b:1::1]", "[3fff::1]",
         ] {
             assert!(!verdict(&strict(), &format!("https://{host}/h")), "{host}");
         }

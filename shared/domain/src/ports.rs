@@ -143,8 +143,6 @@ pub trait Deliveries {
     async fn swap(&self, old: &Record, new: &Record) -> Result<Swapped, StoreError>;
     /// Reads a range of an index.
     async fn rows(&self, range: Range<'_>) -> Result<Page, StoreError>;
-    /// How many rows a range has, up to its limit and beyond: the whole range is counted.
-    async fn count(&self, range: Range<'_>) -> Result<u64, StoreError>;
     /// Writes a rejected message, or counts it up when it is there. Returns how often it has been seen.
     async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError>;
     /// Reads the arm cursor of a shard.
@@ -171,7 +169,8 @@ pub trait Plans {
 
 /// The payloads table.
 pub trait Payloads {
-    /// Keeps a payload at least until then. The same content again changes nothing but the time.
+    /// Keeps a payload at least until then. The same content again changes nothing but the time, and never shortens it: a
+    /// duplicate with other times must not take the payload from its original.
     async fn keep(&self, key: &DeliveryKey, payload: &Payload, until: Millis) -> Result<(), StoreError>;
     /// Reads the payloads kept for a delivery, consistently: one, unless a conflicting message left another.
     async fn load(&self, key: &DeliveryKey) -> Result<Vec<Payload>, StoreError>;

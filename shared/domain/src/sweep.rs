@@ -15,9 +15,11 @@ pub const EXTEND_BEFORE_MS: i64 = 5 * DAY_MS;
 /// More visible messages than this on the retry queue are more than a minute's work: nothing is re-armed meanwhile.
 pub const BUSY_QUEUE: i64 = 2_000;
 
-/// True for a wait that the relay left alone, because SQS could not wait that long when it began.
-pub fn is_long_wait(record: &Record) -> bool {
-    record.due.is_some_and(|due| due.since(record.since) > MAX_DELAY_SECONDS * SECOND_MS)
+/// True for a wait that the relay has left alone so far: SQS could not wait that long when it began, nor when it was last
+/// touched.
+pub fn needs_arming(record: &Record) -> bool {
+    let relayed = record.armed_at.map_or(record.since, |at| at.max(record.since));
+    record.due.is_some_and(|due| due.since(relayed) > MAX_DELAY_SECONDS * SECOND_MS)
 }
 
 /// True when a waiting record should have been claimed long ago: past its due time and its last repair by the grace,
@@ -109,8 +111,12 @@ mod tests {
         let mut record = in_flight(1);
         record.state = State::Waiting(WaitingReason::Scheduled);
         record.due = Some(Millis(900_000));
-        assert!(!is_long_wait(&record));
+        assert!(!needs_arming(&record));
         record.due = Some(Millis(900_001));
-        assert!(is_long_wait(&record));
+        assert!(needs_arming(&record));
+        record.armed_at = Some(Millis(1));
+        assert!(!needs_arming(&record));
+        record.due = Some(Millis(2_000_000));
+        assert!(needs_arming(&record), "a touch that came too early for the relay does not count");
     }
 }

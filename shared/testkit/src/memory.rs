@@ -152,10 +152,6 @@ impl Deliveries for MemoryDeliveries {
         Ok(Page { rows, more })
     }
 
-    async fn count(&self, range: Range<'_>) -> Result<u64, StoreError> {
-        Ok(self.matching(&range).len() as u64)
-    }
-
     async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError> {
         let mut state = self.state.borrow_mut();
         let entry = state
@@ -275,6 +271,11 @@ impl MemoryPayloads {
         self.len() == 0
     }
 
+    /// Until when a payload is kept.
+    pub fn kept_until(&self, key: &DeliveryKey, hash: &str) -> Option<Millis> {
+        self.kept.borrow().get(&(key.to_string(), hash.to_owned())).map(|(_, until)| *until)
+    }
+
     /// Loses all payloads.
     pub fn clear(&self) {
         self.kept.borrow_mut().clear();
@@ -288,7 +289,9 @@ impl MemoryPayloads {
 
 impl Payloads for MemoryPayloads {
     async fn keep(&self, key: &DeliveryKey, payload: &Payload, until: Millis) -> Result<(), StoreError> {
-        self.kept.borrow_mut().insert((key.to_string(), payload.hash()), (payload.clone(), until));
+        let mut kept = self.kept.borrow_mut();
+        let there = kept.entry((key.to_string(), payload.hash())).or_insert_with(|| (payload.clone(), until));
+        there.1 = there.1.max(until);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure, Select};
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use domain::id::{DeliveryKey, EventId};
 use domain::ports::{Claimed, Created, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped};
 use domain::record::{Lease, Record};
@@ -219,24 +219,6 @@ impl Deliveries for DeliveryTable {
             .map_err(|e| unavailable("reading an index", e))?;
         let rows = page.items().iter().map(|item| row(item, sort)).collect::<Result<Vec<_>, _>>()?;
         Ok(Page { rows, more: page.last_evaluated_key.is_some_and(|key| !key.is_empty()) })
-    }
-
-    async fn count(&self, range: Range<'_>) -> Result<u64, StoreError> {
-        let (mut total, mut start) = (0, None);
-        loop {
-            let page = self
-                .range_query(&range)
-                .select(Select::Count)
-                .set_exclusive_start_key(start)
-                .send()
-                .await
-                .map_err(|e| unavailable("counting an index", e))?;
-            total += u64::try_from(page.count).unwrap_or(0);
-            start = page.last_evaluated_key;
-            if start.as_ref().is_none_or(HashMap::is_empty) {
-                return Ok(total);
-            }
-        }
     }
 
     async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError> {

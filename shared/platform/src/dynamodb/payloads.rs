@@ -9,6 +9,7 @@ use domain::payload::Payload;
 use domain::ports::{Payloads, StoreError};
 use domain::time::Millis;
 
+use super::deliveries::lost_put;
 use super::item::{self, Item, n, s};
 use super::unavailable;
 
@@ -71,7 +72,20 @@ impl Payloads for PayloadTable {
         if let Some(url) = &payload.url {
             item.insert("url".to_owned(), s(url));
         }
-        self.put(item).await
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(pk) OR expires_at < :until")
+            .expression_attribute_values(":until", n(until.seconds_up()))
+            .send()
+            .await;
+        match put {
+            Ok(_) => Ok(()),
+            // It is there already, and for longer.
+            Err(error) => lost_put(error).map(|_| ()),
+        }
     }
 
     async fn load(&self, key: &DeliveryKey) -> Result<Vec<Payload>, StoreError> {

@@ -1,0 +1,84 @@
+//! What an operator does, through the real function.
+
+use domain::delivery::{DeadReason, State};
+use domain::record::Entry;
+use serde_json::{Value, json};
+
+use super::{Stack, shared};
+use crate::receiver::Reply;
+
+#[tokio::test]
+async fn a_redrive_of_25_is_released_once_however_often_it_is_approved() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let url = stack.receiver.script("broken", [Reply::status(400)]);
+    let ids: Vec<String> = (0..25).map(|i| stack.id(&format!("redrive{i}"))).collect();
+    futures_util::future::join_all(ids.iter().map(|id| stack.send(id, &url))).await;
+    for id in &ids {
+        stack.wait_state(id, &url, 30, State::DeadLettered(DeadReason::Permanent)).await;
+    }
+    stack.receiver.script("broken", [Reply::status(200)]);
+    let propose = json!({"action": "propose", "filter": {"ids": ids}, "operator": "ada", "rate_per_second": 10, "note": "repaired"});
+    let proposed = stack.operator(propose).await;
+    assert_eq!((&proposed["count"], &proposed["by_reason"]["permanent"]), (&json!(25), &json!(25)));
+    let approve = |redrive: &str| {
+        json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive,
+               "reason": "repaired", "operator": "ada"})
+    };
+    let redrive = stack.id("redrive");
+    let both = futures_util::future::join(stack.operator(approve(&redrive)), stack.operator(approve(&redrive))).await;
+    for answer in [both.0, both.1, stack.operator(approve(&redrive)).await] {
+        assert_eq!((&answer["ok"], &answer["plan"]["released"], &answer["plan"]["skipped"]), (&json!(true), &json!(25), &json!(0)), "{answer}");
+    }
+    assert_eq!(stack.operator(approve("another")).await["error"]["code"], "conflict");
+    for id in &ids {
+        let record = stack.wait_state(id, &url, 30, State::Delivered).await;
+        assert_eq!((record.generation, record.attempt), (1, 2));
+        let released = |e: &Entry| matches!(e, Entry::Released { plan, .. } if proposed["plan_id"] == plan.as_str());
+        assert!(record.history.len() == 3 && released(&record.history[1]), "{:?}", record.history);
+    }
+    let seen = stack.receiver.seen("broken");
+    for id in &ids {
+        assert_eq!(seen.iter().filter(|s| s.id() == id).count(), 2, "{id}: once before and once after");
+    }
+    let status = stack.operator(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    let plan = &status["plan"];
+    let counts = ["released", "delivered", "failed", "skipped", "remaining"].map(|n| plan[n].as_u64().unwrap());
+    assert_eq!((plan["state"].as_str(), counts), (Some("completed"), [25, 25, 0, 0, 0]));
+}
+
+#[tokio::test]
+async fn the_function_url_speaks_the_same_json() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let url = stack.name("operator_url");
+    let post = async |body: &str| -> (u16, Value) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        // The emulator wants a signature to be there, and does not check it; AWS does.
+        let signature = "AWS4-HMAC-SHA256 Credential=test/20261201/us-east-1/lambda/aws4_request, SignedHeaders=host, Signature=00";
+        let answer = client.post(&url).header("authorization", signature).body(body.to_owned()).send().await.unwrap();
+        (answer.status().as_u16(), serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap())
+    };
+    let (status, answer) = post(r#"{"action":"explain","id":"there_is_none"}"#).await;
+    assert_eq!((status, &answer["error"]["code"]), (404, &json!("not_found")));
+    let (status, answer) = post(r#"{"action":"list","state":"dead_lettered","limit":1}"#).await;
+    assert_eq!((status, &answer["ok"]), (200, &json!(true)));
+    let (status, answer) = post("no JSON").await;
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid")));
+}
+
+#[tokio::test]
+async fn an_event_with_several_endpoints_has_to_be_named() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let id = stack.id("fan_out");
+    let urls = [stack.receiver.script("one", [Reply::status(200)]), stack.receiver.script("two", [Reply::status(200)])];
+    for url in &urls {
+        stack.send(&id, url).await;
+        stack.wait_state(&id, url, 10, State::Delivered).await;
+    }
+    let answer = stack.operator(json!({"action": "explain", "id": id})).await;
+    assert_eq!((&answer["error"]["code"], answer["error"]["endpoints"].as_array().map(Vec::len)), (&json!("ambiguous"), Some(2)));
+    let answer = stack.operator(json!({"action": "cancel", "id": id, "endpoint": Stack::endpoint(&urls[0]).as_str(), "reason": "late"})).await;
+    assert_eq!(answer["error"]["code"], "conflict");
+}
