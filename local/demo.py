@@ -95,8 +95,9 @@ class Demo:
 
     def introduce(self):
         self.screen.title("Redeliver takes webhooks from a queue and brings them to their receivers.")
-        self.screen.say(f"Six webhooks, six receivers, {BUDGET} attempts at most.\nThe waits between attempts are short here:"
-                        f" {', '.join(map(str, WAITS))} s, and up to 15 % more.")
+        self.screen.say(f"Six webhooks, six receivers, {BUDGET} attempts at most.\n"
+                        "The waits between attempts are short here:\n"
+                        f"{', '.join(map(str, WAITS))} s, and up to 15 % more.")
         self.screen.say()
         for webhook in WEBHOOKS:
             self.screen.say(f"  {webhook.name:10}{webhook.story}")
@@ -190,8 +191,8 @@ class Demo:
         self.watch([webhook], lambda row: row.ended and row.delivery["generation"] == 1, REDRIVE_DEADLINE_SECONDS)
         done = self.stack.ask("status", plan_id=plan["plan_id"])["plan"]
         figures = {name: done[name] for name in ("state", "released", "delivered", "failed", "skipped", "remaining")}
-        self.screen.say(f"  Plan      {figures['state']}: {figures['released']} released, {figures['delivered']} delivered,"
-                        f" {figures['failed']} failed, {figures['skipped']} skipped")
+        self.screen.say(f"  Plan      {figures['state']}: {figures['released']} released,"
+                        f" {figures['delivered']} delivered, {figures['failed']} failed, {figures['skipped']} skipped")
         self.holds.equal("demo", "plan", figures, {"state": "completed", "released": 1, "delivered": 1, "failed": 0,
                                                    "skipped": 0, "remaining": 0})
         releases = [entry for entry in webhook.row.history if "released_at" in entry]
@@ -205,6 +206,7 @@ class Demo:
             except Refused as refusal:
                 self.holds.true(webhook.name, str(refusal), False)
                 continue
+            webhook.row.update(None, answer)  # the summary shows what was compared
             check(webhook.expected, webhook, answer, self.receivers.received(webhook.path), WAITS, self.holds)
         silent = self.receivers.received("/silent")
         self.holds.true("silent", "the receiver did not have the whole webhook when the attempt timed out",

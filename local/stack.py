@@ -58,7 +58,8 @@ SOURCES = [
     "functions", "shared", "local",
 ]
 NOT_DEPLOYED = {
-    "demo.py", "receiver.py", "timeline.py", "local_test.py", "check_template.py", "smoke.py", "test.sh", "testkit",
+    "demo.py", "expectations.py", "receiver.py", "timeline.py", "webhook.py", "local_test.py",
+    "check_template.py", "smoke.py", "test.sh", "testkit",
 }
 
 

@@ -80,7 +80,7 @@ class Row:
     def _outcome(entry, ended):
         """What the receiver answered, and what it asked for."""
         if entry["class"] == "unknown":
-            return f"no answer in {seconds(entry['duration_ms'] / 1000)}, may have arrived"
+            return f"no answer in {seconds(entry['duration_ms'] / 1000)}, may have it"
         text = str(entry["status"] or entry["detail"])
         if entry["hint"]:
             text += f", asks to wait {seconds((entry['hint'] - ended) / 1000)}"

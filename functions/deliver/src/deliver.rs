@@ -102,12 +102,17 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
     async fn webhook(&self, job: &Job<'_>, message: &Message) -> Result<Settled, StoreError> {
         let target = match self.target(&message.key.endpoint, message.payload.url.as_deref(), false).await? {
             Target::Unknown => {
-                let detail = format!("there is no endpoint {}: register it, then send the message again", message.key.endpoint);
+                let detail =
+                    format!("there is no endpoint {}: register it, then send the message again", message.key.endpoint);
                 return self.reject(job, Refusal::new(RejectedReason::UnknownEndpoint, detail).of(&message.key)).await;
             }
             target @ (Target::Send(_) | Target::Hold(_)) => target,
         };
-        let budget = if let Target::Send(endpoint) = &target { endpoint.policy.attempts } else { self.settings.defaults.policy.attempts };
+        let budget = if let Target::Send(endpoint) = &target {
+            endpoint.policy.attempts
+        } else {
+            self.settings.defaults.policy.attempts
+        };
         let arrival =
             Arrival { message, accepted_at: job.received.sent_at, sender: job.received.sender.as_deref(), budget };
         let now = self.clock.now();
@@ -212,11 +217,19 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             Verdict::Busy => Ok(Settled::Return),
             Verdict::TakeOver => self.take_over(job, record, payload, target).await,
             Verdict::TooEarly => self.write(&record, transition::touch(&record, false, now)).await,
-            Verdict::Expired => self.write(&record, transition::expire(&record, retention, now).map_err(illegal)?).await,
+            Verdict::Expired => {
+                self.write(&record, transition::expire(&record, retention, now).map_err(illegal)?).await
+            }
             Verdict::Claim | Verdict::WaitUntil(_) => match target {
-                Target::Hold(reason) => self.write(&record, transition::hold(&record, *reason, retention, now).map_err(illegal)?).await,
+                Target::Hold(reason) => {
+                    self.write(&record, transition::hold(&record, *reason, retention, now).map_err(illegal)?).await
+                }
                 Target::Unknown => {
-                    self.write(&record, transition::hold(&record, HeldReason::Removed, retention, now).map_err(illegal)?).await
+                    self.write(
+                        &record,
+                        transition::hold(&record, HeldReason::Removed, retention, now).map_err(illegal)?,
+                    )
+                    .await
                 }
                 Target::Send(_) if payload.is_none() => {
                     tracing::error!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, "the kept payload is gone");
@@ -246,7 +259,8 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             if !self.time_left(job, endpoint) {
                 return Ok(Settled::Return);
             }
-            let next = transition::take_over(&record, Heir::Message(self.lease(job)), None, retention, now).map_err(illegal)?;
+            let next = transition::take_over(&record, Heir::Message(self.lease(job)), None, retention, now)
+                .map_err(illegal)?;
             return match self.deliveries.swap(&record, &next).await? {
                 Swapped::Done => self.attempt(job, next, payload, endpoint).await,
                 Swapped::Lost(_) => Ok(Settled::Return),
@@ -286,7 +300,8 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                     excerpt: None,
                 };
                 let lost = Decision::Dead(DeadReason::PayloadLost);
-                let next = transition::finish(&record, &finished, lost, None, self.settings.retention, self.clock.now());
+                let next =
+                    transition::finish(&record, &finished, lost, None, self.settings.retention, self.clock.now());
                 self.write(&record, next.map_err(illegal)?).await
             }
         }
@@ -310,7 +325,9 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
     async fn cancel(&self, job: &Job<'_>, request: &CancelRequest) -> Result<Settled, StoreError> {
         let sender = job.received.sender.as_deref();
         let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
-        let done = cancel::cancel(&self.deliveries, request, &because, sender, self.settings.retention, self.clock.now()).await?;
+        let done =
+            cancel::cancel(&self.deliveries, request, &because, sender, self.settings.retention, self.clock.now())
+                .await?;
         tracing::info!(delivery.id = %request.key.event, endpoint.key = %request.key.endpoint, cancel.result = ?done, "cancel");
         Ok(Settled::Done)
     }
@@ -319,7 +336,9 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         let sender = job.received.sender.as_deref();
         let raw = &job.received.body;
         let now = self.clock.now();
-        let rejected = reject::reject(&self.deliveries, &self.payloads, raw, refusal, sender, self.settings.retention, now).await?;
+        let rejected =
+            reject::reject(&self.deliveries, &self.payloads, raw, refusal, sender, self.settings.retention, now)
+                .await?;
         tracing::warn!(
             delivery.id = rejected.event,
             endpoint.key = rejected.endpoint,

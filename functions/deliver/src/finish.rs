@@ -42,7 +42,9 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                     return Ok(Settled::Done);
                 }
                 Ok(Recorded::Lost(Some(there))) if there.is_held_by(&claim_id) => record = *there,
-                Ok(Recorded::Lost(there)) => return self.fenced(there.map(|r| *r), &record, &claim_id, &finished).await,
+                Ok(Recorded::Lost(there)) => {
+                    return self.fenced(there.map(|r| *r), &record, &claim_id, &finished).await;
+                }
                 Err(error) if job.deadline.since(self.clock.now()) <= SECOND_MS + AGAIN_MS => return Err(error),
                 Err(error) => {
                     tracing::warn!(delivery.id = %record.key.event, %error, "recording an outcome failed, trying again");

@@ -47,7 +47,8 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Handler<D, P
             });
             groups[group].push(job);
         }
-        let (suspicious, ordinary): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.iter().any(is_suspicious));
+        let (suspicious, ordinary): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(is_suspicious));
         let mut failed = Vec::new();
         let mut alone = suspicious;
         for (group_failed, rest) in join_all(ordinary.into_iter().map(|group| self.run(group))).await {

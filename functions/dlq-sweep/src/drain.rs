@@ -94,7 +94,8 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             Ok(Intake::Cancel(request)) => {
                 let sender = received.sender.as_deref();
                 let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
-                cancel::cancel(&self.deliveries, &request, &because, sender, self.settings.retention, self.clock.now()).await?;
+                cancel::cancel(&self.deliveries, &request, &because, sender, self.settings.retention, self.clock.now())
+                    .await?;
                 Ok(Drained::Recorded)
             }
             Ok(Intake::Webhook(message)) => self.recover(run, received, &message).await,
@@ -136,7 +137,9 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 self.take_over(run, &there, Some(kept_until)).await?;
                 Ok(Drained::Recorded)
             }
-            Verdict::Duplicate | Verdict::Claim | Verdict::WaitUntil(_) | Verdict::TooEarly | Verdict::Expired => Ok(Drained::Recorded),
+            Verdict::Duplicate | Verdict::Claim | Verdict::WaitUntil(_) | Verdict::TooEarly | Verdict::Expired => {
+                Ok(Drained::Recorded)
+            }
         }
     }
 
@@ -186,12 +189,17 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         let sender = received.sender.as_deref();
         let rejected =
             reject::reject(&self.deliveries, &self.payloads, &received.body, refusal, sender, retention, now).await?;
-        tracing::warn!(reject.reason = rejected.reason.name(), reject.sha256 = rejected.sha256, "transport DLQ message rejected");
+        tracing::warn!(
+            reject.reason = rejected.reason.name(),
+            reject.sha256 = rejected.sha256,
+            "transport DLQ message rejected"
+        );
         Ok(Drained::Rejected)
     }
 }
 
 fn poisoned(received: &Received) -> Refusal {
-    let detail = format!("received {} times without being settled; look at it, and send its content again", received.receives);
+    let detail =
+        format!("received {} times without being settled; look at it, and send its content again", received.receives);
     Refusal::new(RejectedReason::Unreadable, detail)
 }

@@ -86,8 +86,10 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         let patience = self.settings.patience;
         let rows = self.due_rows(run, Lane::Work("waiting", shard), now.plus(-patience.grace_ms), until).await?;
         run.evidence.examined += rows.len() as u64;
-        let rows: Vec<Row> =
-            rows.into_iter().filter(|row| is_overdue(row.sort, row.armed_at, row.rearms, patience.grace_ms, now)).collect();
+        let rows: Vec<Row> = rows
+            .into_iter()
+            .filter(|row| is_overdue(row.sort, row.armed_at, row.rearms, patience.grace_ms, now))
+            .collect();
         for page in rows.chunks(PAGE) {
             if self.clock.now() >= until {
                 run.evidence.pages_left += 1;
@@ -114,7 +116,12 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
     }
 
     /// Records the attempt in flight as abandoned; the delivery waits, due now, or is over. The payload is kept.
-    pub(crate) async fn take_over(&self, run: &mut Run, record: &Record, kept_until: Option<Millis>) -> Result<(), StoreError> {
+    pub(crate) async fn take_over(
+        &self,
+        run: &mut Run,
+        record: &Record,
+        kept_until: Option<Millis>,
+    ) -> Result<(), StoreError> {
         run.evidence.taken_over += 1;
         if !run.act {
             return Ok(());
@@ -135,8 +142,12 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         if !run.act {
             return Ok(());
         }
-        let release =
-            Release { store: &self.deliveries, payloads: &self.payloads, clock: &self.clock, retention: self.settings.retention };
+        let release = Release {
+            store: &self.deliveries,
+            payloads: &self.payloads,
+            clock: &self.clock,
+            retention: self.settings.retention,
+        };
         for id in self.deliveries.ramping().await? {
             if self.clock.now() >= until {
                 run.evidence.pages_left += 1;
@@ -167,13 +178,17 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                     transition::expire(&record, retention, now).map_err(|e| StoreError::Corrupt(e.to_string()))?
                 } else {
                     run.evidence.extended += 1;
-                    let kept_until = transition::keep_until(None, record.deliver_by, now, retention).plus(EXTEND_BEFORE_MS);
+                    let kept_until =
+                        transition::keep_until(None, record.deliver_by, now, retention).plus(EXTEND_BEFORE_MS);
                     match &record.payload {
-                        Some(payload) if run.act && self.payloads.extend(&record.key, &payload.hash, kept_until).await? => {
+                        Some(payload)
+                            if run.act && self.payloads.extend(&record.key, &payload.hash, kept_until).await? =>
+                        {
                             transition::extend(&record, kept_until)
                         }
                         _ if !run.act => continue,
-                        _ => transition::lose_payload(&record, retention, now).map_err(|e| StoreError::Corrupt(e.to_string()))?,
+                        _ => transition::lose_payload(&record, retention, now)
+                            .map_err(|e| StoreError::Corrupt(e.to_string()))?,
                     }
                 };
                 if run.act && self.deliveries.swap(&record, &next).await? != Swapped::Done {
@@ -190,7 +205,10 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         for shard in 0..SHARDS {
             for name in ["waiting", "held", "dead", "rejected"] {
                 let lane = Lane::Work(name, shard);
-                let page = self.deliveries.rows(Range { lane: &lane, from: Millis(0), to: Millis(i64::MAX), after: None, limit: COUNTED }).await?;
+                let page = self
+                    .deliveries
+                    .rows(Range { lane: &lane, from: Millis(0), to: Millis(i64::MAX), after: None, limit: COUNTED })
+                    .await?;
                 let backlog = &mut run.evidence.backlog;
                 let pile = match name {
                     "waiting" => &mut backlog.waiting,

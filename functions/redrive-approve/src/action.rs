@@ -142,7 +142,9 @@ impl Action {
             "approve" => fields_of(fields).map(Self::Approve),
             "status" => fields_of(fields).map(Self::Status),
             "cancel" => fields_of(fields).map(Self::Cancel),
-            "abort" | "plans" | "endpoint" | "audit" => Err(Refusal::invalid(format!("action {action:?} is not available in this version"))),
+            "abort" | "plans" | "endpoint" | "audit" => {
+                Err(Refusal::invalid(format!("action {action:?} is not available in this version")))
+            }
             _ => Err(Refusal::invalid(format!("unknown action {action:?}: it is one of {ACTIONS}"))),
         }
     }

@@ -23,7 +23,11 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         loop {
             let plan = self.store.plan(&action.plan_id).await?.ok_or_else(|| no_plan(&action.plan_id))?;
             if plan.digest != action.digest {
-                return Err(Refusal::new("digest_mismatch", "the digest is not that of this plan: look at the proposal again").into());
+                return Err(Refusal::new(
+                    "digest_mismatch",
+                    "the digest is not that of this plan: look at the proposal again",
+                )
+                .into());
             }
             let now = self.clock.now();
             match (&plan.approval, plan.state) {
@@ -44,16 +48,31 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
             }
             let bound = self.store.bind_redrive_id(&action.redrive_id, &plan.id, now).await?;
             if bound != plan.id {
-                let message = format!("redrive id {} was used for plan {bound}: a new decision needs a new one", action.redrive_id);
+                let message = format!(
+                    "redrive id {} was used for plan {bound}: a new decision needs a new one",
+                    action.redrive_id
+                );
                 return Err(Refusal::new("conflict", message).into());
             }
             let by = call.who(action.operator.as_deref());
-            let approval =
-                Approval { redrive_id: action.redrive_id.clone(), reason: action.reason.clone(), by: by.clone(), at: now.0 };
-            let approved = Plan { state: PlanState::Ramping, approval: Some(approval), rev: plan.rev + 1, ..plan.clone() };
+            let approval = Approval {
+                redrive_id: action.redrive_id.clone(),
+                reason: action.reason.clone(),
+                by: by.clone(),
+                at: now.0,
+            };
+            let approved =
+                Plan { state: PlanState::Ramping, approval: Some(approval), rev: plan.rev + 1, ..plan.clone() };
             // Lost: somebody else decided meanwhile. Look again.
             if self.store.save_plan(&plan, &approved).await? {
-                tracing::info!(plan.id = plan.id, plan.count = plan.count, operator = by.name, operator.verified = by.verified, redrive.id = action.redrive_id, "plan approved");
+                tracing::info!(
+                    plan.id = plan.id,
+                    plan.count = plan.count,
+                    operator = by.name,
+                    operator.verified = by.verified,
+                    redrive.id = action.redrive_id,
+                    "plan approved"
+                );
                 break;
             }
         }

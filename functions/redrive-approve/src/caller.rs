@@ -39,7 +39,8 @@ impl Call {
         } else {
             text.as_bytes().to_vec()
         };
-        let input = serde_json::from_slice(&bytes).map_err(|e| Refusal::invalid(format!("the body is not JSON: {e}")))?;
+        let input =
+            serde_json::from_slice(&bytes).map_err(|e| Refusal::invalid(format!("the body is not JSON: {e}")))?;
         Ok(Self { input, http: true, principal: principal.filter(|_| on_alias).map(ToOwned::to_owned) })
     }
 
@@ -79,7 +80,10 @@ mod tests {
         for event in [url_event(r#"{"a":1}"#, false), url_event("eyJhIjoxfQ==", true)] {
             let call = Call::read(event, URL_ARN, "live").unwrap();
             assert_eq!((call.http, &call.input), (true, &json!({"a": 1})));
-            assert_eq!(call.who(Some("eve")), Who { name: "arn:aws:iam::111122223333:user/ada".into(), verified: true });
+            assert_eq!(
+                call.who(Some("eve")),
+                Who { name: "arn:aws:iam::111122223333:user/ada".into(), verified: true }
+            );
         }
         assert!(Call::read(url_event("nope", false), URL_ARN, "live").unwrap_err().message.contains("JSON"));
     }

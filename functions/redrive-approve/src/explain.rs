@@ -15,7 +15,15 @@ use crate::handler::Operator;
 impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Explains one delivery.
     pub(crate) async fn explain(&self, explain: &Explain) -> Result<Value, Failure> {
-        let not_found = || Refusal::new("not_found", format!("there is no delivery of event {:?} here; `list` with state rejected shows messages that were not accepted", explain.id));
+        let not_found = || {
+            Refusal::new(
+                "not_found",
+                format!(
+                    "there is no delivery of event {:?} here; `list` with state rejected shows messages that were not accepted",
+                    explain.id
+                ),
+            )
+        };
         let record = match &explain.endpoint {
             Some(endpoint) => {
                 let key = DeliveryKey::parse(&explain.id, endpoint).map_err(Refusal::invalid)?;
@@ -26,7 +34,8 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
                 let mut records = self.store.of_event(&event).await?;
                 if records.len() > 1 {
                     let endpoints: Vec<&str> = records.iter().map(|r| r.key.endpoint.as_str()).collect();
-                    let message = format!("event {} goes to {} endpoints: name one with `endpoint`", explain.id, endpoints.len());
+                    let message =
+                        format!("event {} goes to {} endpoints: name one with `endpoint`", explain.id, endpoints.len());
                     return Err(Refusal::new("ambiguous", message).with("endpoints", json!(endpoints)).into());
                 }
                 records.pop().ok_or_else(not_found)?
@@ -103,7 +112,10 @@ fn next(record: &Record, now: Millis) -> String {
     match record.state {
         State::InFlight => match &record.lease {
             Some(lease) if lease.until > now => {
-                format!("Attempt {} is in flight; if its process died, it is taken over after {}.", record.attempt, lease.until)
+                format!(
+                    "Attempt {} is in flight; if its process died, it is taken over after {}.",
+                    record.attempt, lease.until
+                )
             }
             Some(_) | None => {
                 format!("Attempt {} was abandoned; the next message or sweep takes it over.", record.attempt)
@@ -114,9 +126,15 @@ fn next(record: &Record, now: Millis) -> String {
             format!("Attempt {} is due at {due}.", record.attempt.saturating_add(1))
         }
         State::Held(reason) => match reason {
-            HeldReason::Removed => "Nothing until its endpoint is registered again and the delivery is released.".to_owned(),
-            HeldReason::Misconfigured => "Nothing until the configuration of its endpoint is repaired and the delivery is released.".to_owned(),
-            HeldReason::Paused | HeldReason::Disabled | HeldReason::Breaker => "Nothing until its endpoint is active again.".to_owned(),
+            HeldReason::Removed => {
+                "Nothing until its endpoint is registered again and the delivery is released.".to_owned()
+            }
+            HeldReason::Misconfigured => {
+                "Nothing until the configuration of its endpoint is repaired and the delivery is released.".to_owned()
+            }
+            HeldReason::Paused | HeldReason::Disabled | HeldReason::Breaker => {
+                "Nothing until its endpoint is active again.".to_owned()
+            }
         },
         State::Delivered => "Nothing: the endpoint accepted it.".to_owned(),
         State::Cancelled => "Nothing: it was cancelled and will not be sent.".to_owned(),

@@ -72,7 +72,8 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         words("reason", &action.reason)?;
         let key = DeliveryKey::parse(&action.id, &action.endpoint).map_err(Refusal::invalid)?;
         let who = call.who(action.operator.as_deref());
-        let because = format!("operator {}{}: {}", who.name, if who.verified { "" } else { " (unverified)" }, action.reason);
+        let because =
+            format!("operator {}{}: {}", who.name, if who.verified { "" } else { " (unverified)" }, action.reason);
         let state_key = StateKey::stored(key.endpoint.as_str());
         let request = CancelRequest { key, state_key, reason: action.reason.clone() };
         let done = cancel::cancel(&self.store, &request, &because, None, self.retention, self.clock.now()).await?;
@@ -80,9 +81,13 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         let (result, message) = match done {
             Cancelled::Done => ("cancelled", "it will not be sent"),
             Cancelled::Tombstone => ("tombstone", "no such delivery yet; if its message comes, it will be suppressed"),
-            Cancelled::Requested => ("requested", "an attempt is in flight; it is cancelled unless that attempt is accepted"),
+            Cancelled::Requested => {
+                ("requested", "an attempt is in flight; it is cancelled unless that attempt is accepted")
+            }
             Cancelled::TooLate(state) => {
-                return Err(Refusal::new("conflict", format!("too late: the delivery is {state}")).with("state", json!(state.name())).into());
+                return Err(Refusal::new("conflict", format!("too late: the delivery is {state}"))
+                    .with("state", json!(state.name()))
+                    .into());
             }
         };
         Ok(json!({"ok": true, "result": result, "message": message}))

@@ -36,7 +36,9 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
                     Stored::Delivery(r) => {
                         (r.state.name(), r.state.reason(), Some(r.key.endpoint.as_str()), r.since, delivery(r, now))
                     }
-                    Stored::Rejected(r) => ("rejected", Some(r.reason.name()), r.endpoint.as_deref(), r.since, rejected(r, now)),
+                    Stored::Rejected(r) => {
+                        ("rejected", Some(r.reason.name()), r.endpoint.as_deref(), r.since, rejected(r, now))
+                    }
                 };
                 // The index may be behind; an attempt in flight keeps its place among the waiting.
                 let wanted = state == list.state

@@ -41,7 +41,9 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         let count = selection.count();
         if count > MAX_DELIVERIES {
             let more = if selection.complete { "" } else { "at least " };
-            let message = format!("{more}{count} deliveries match, a plan holds {MAX_DELIVERIES} at most: narrow the filter, for example by endpoint or time");
+            let message = format!(
+                "{more}{count} deliveries match, a plan holds {MAX_DELIVERIES} at most: narrow the filter, for example by endpoint or time"
+            );
             return Err(Refusal::new("too_many", message).with("count", json!(count)).into());
         }
         if !selection.complete {
@@ -68,10 +70,19 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
             rev: 1,
         };
         self.store.propose(&plan, &selection.list).await?;
-        tracing::info!(plan.id = plan.id, plan.count = plan.count, operator = plan.proposed_by.name, operator.verified = plan.proposed_by.verified, "plan proposed");
+        tracing::info!(
+            plan.id = plan.id,
+            plan.count = plan.count,
+            operator = plan.proposed_by.name,
+            operator.verified = plan.proposed_by.verified,
+            "plan proposed"
+        );
         let mut warnings = selection.warnings(now);
         if action.canary.is_some() || action.abort_failure_ratio.is_some() {
-            warnings.push("canary and abort are not available in this version: an approval releases all deliveries at the rate".to_owned());
+            warnings.push(
+                "canary and abort are not available in this version: an approval releases all deliveries at the rate"
+                    .to_owned(),
+            );
         }
         Ok(json!({
             "ok": true,
@@ -88,7 +99,8 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
     }
 
     async fn select(&self, filter: &Filter, until: Millis) -> Result<Selection, Failure> {
-        let (after, before) = (time("filter.after", filter.after.as_deref())?, time("filter.before", filter.before.as_deref())?);
+        let (after, before) =
+            (time("filter.after", filter.after.as_deref())?, time("filter.before", filter.before.as_deref())?);
         let matches = |r: &Record| {
             matches!(r.state, State::DeadLettered(_))
                 && filter.endpoint.as_deref().is_none_or(|e| r.key.endpoint.as_str() == e)
@@ -99,7 +111,9 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         let mut selection = Selection { complete: true, ..Selection::default() };
         if let Some(ids) = &filter.ids {
             if ids.len() > MAX_DELIVERIES {
-                return Err(Refusal::new("too_many", format!("`ids` may hold {MAX_DELIVERIES} at most")).with("count", json!(ids.len())).into());
+                return Err(Refusal::new("too_many", format!("`ids` may hold {MAX_DELIVERIES} at most"))
+                    .with("count", json!(ids.len()))
+                    .into());
             }
             let distinct: std::collections::BTreeSet<&String> = ids.iter().collect();
             for id in distinct {
@@ -174,7 +188,10 @@ impl Selection {
         let late = self.deadline_passed.iter().filter(|by| **by <= now).count();
         let ending = self.payload_ends.iter().filter(|until| until.since(now) < DAY_MS).count();
         if self.may_have_it > 0 {
-            warnings.push(format!("{} may have been received already: an attempt ended without an answer", self.may_have_it));
+            warnings.push(format!(
+                "{} may have been received already: an attempt ended without an answer",
+                self.may_have_it
+            ));
         }
         if late > 0 {
             warnings.push(format!("{late} have passed their deliver_by and would be dead-lettered again"));

@@ -39,7 +39,9 @@ impl Scan {
             ("waiting", _) => all("waiting"),
             ("rejected", _) => all("rejected"),
             _ => {
-                return Err(Refusal::invalid(format!("`state` must be waiting, held, dead_lettered or rejected, not {state:?}")));
+                return Err(Refusal::invalid(format!(
+                    "`state` must be waiting, held, dead_lettered or rejected, not {state:?}"
+                )));
             }
         };
         Ok(Self { positions: vec![None; lanes.len()], lanes, from: Millis(0), to: Millis(i64::MAX), done: false })
@@ -96,8 +98,11 @@ impl Scan {
         .await?;
         // A page can end early although more follows: nothing beyond the earliest such end is in order yet.
         let horizon = pages.iter().filter(|p| p.more).filter_map(|p| p.rows.last()).map(|r| r.sort).min();
-        let mut merged: Vec<(usize, Row)> =
-            pages.iter().enumerate().flat_map(|(lane, page)| page.rows.iter().map(move |row| (lane, row.clone()))).collect();
+        let mut merged: Vec<(usize, Row)> = pages
+            .iter()
+            .enumerate()
+            .flat_map(|(lane, page)| page.rows.iter().map(move |row| (lane, row.clone())))
+            .collect();
         merged.sort_by(|(_, a), (_, b)| (a.sort, &a.at.pk, &a.at.sk).cmp(&(b.sort, &b.at.pk, &b.at.sk)));
         let in_order = merged.iter().take_while(|(_, row)| horizon.is_none_or(|h| row.sort <= h)).count();
         let cut = in_order.min(limit);

@@ -22,7 +22,9 @@ pub async fn handle(event: &StreamEvent, wake_ups: &WakeUps, clock: &impl Clock)
                 tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, delivery.due = record.due.map(|d| d.to_string()), "long wait left to the sweep");
             }
             Relay::Ignore => {}
-            Relay::Unreadable(detail) => tracing::error!(stream.sequence = sequence(i), detail, "a change cannot be relayed"),
+            Relay::Unreadable(detail) => {
+                tracing::error!(stream.sequence = sequence(i), detail, "a change cannot be relayed")
+            }
         }
     }
     let not_sent = wake_ups.send(&to_send).await;
@@ -39,10 +41,20 @@ pub async fn handle(event: &StreamEvent, wake_ups: &WakeUps, clock: &impl Clock)
             ),
             // SQS refuses the entry itself: repeating would block the stream behind it. The sweep re-arms the record.
             Some(n) if n.refused => {
-                tracing::error!(delivery.id = wake_up.id, endpoint.key = wake_up.endpoint, detail = n.detail, "wake-up refused");
+                tracing::error!(
+                    delivery.id = wake_up.id,
+                    endpoint.key = wake_up.endpoint,
+                    detail = n.detail,
+                    "wake-up refused"
+                );
             }
             Some(n) => {
-                tracing::warn!(delivery.id = wake_up.id, endpoint.key = wake_up.endpoint, detail = n.detail, "wake-up not sent, will be repeated");
+                tracing::warn!(
+                    delivery.id = wake_up.id,
+                    endpoint.key = wake_up.endpoint,
+                    detail = n.detail,
+                    "wake-up not sent, will be repeated"
+                );
             }
         }
     }

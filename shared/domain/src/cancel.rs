@@ -47,7 +47,9 @@ pub async fn cancel(
             State::InFlight if record.cancel_requested => return Ok(Cancelled::Requested),
             State::InFlight => Cancelled::Requested,
             State::Cancelled => return Ok(Cancelled::Done),
-            State::Delivered | State::DeadLettered(_) | State::Rejected(_) => return Ok(Cancelled::TooLate(record.state)),
+            State::Delivered | State::DeadLettered(_) | State::Rejected(_) => {
+                return Ok(Cancelled::TooLate(record.state));
+            }
         };
         let next = transition::cancel(&record, because, retention, now).map_err(illegal)?;
         match deliveries.swap(&record, &next).await? {

@@ -56,7 +56,11 @@ pub fn judge(record: &Record, knock: Knock<'_>, message_id: &str, now: Millis) -
     match record.state {
         State::InFlight => match &record.lease {
             Some(lease) if lease.until > now => {
-                if lease.claim_id.message_id() == message_id { Verdict::Busy } else { Verdict::Duplicate }
+                if lease.claim_id.message_id() == message_id {
+                    Verdict::Busy
+                } else {
+                    Verdict::Duplicate
+                }
             }
             Some(_) | None => Verdict::TakeOver,
         },
@@ -96,7 +100,13 @@ mod tests {
     #[test]
     fn a_conflict_is_judged_first_in_every_state() {
         let mut record = in_flight(1);
-        for state in [State::InFlight, State::Delivered, State::Cancelled, State::Waiting(WaitingReason::Retry), State::DeadLettered(DeadReason::Permanent)] {
+        for state in [
+            State::InFlight,
+            State::Delivered,
+            State::Cancelled,
+            State::Waiting(WaitingReason::Retry),
+            State::DeadLettered(DeadReason::Permanent),
+        ] {
             record.state = state;
             let knock = Knock::Message { payload_hash: "other" };
             assert_eq!(judge(&record, knock, "m", Millis(0)), Verdict::Conflict, "{state}");
@@ -124,7 +134,9 @@ mod tests {
         let mut record = in_flight(2);
         record.state = State::Waiting(WaitingReason::Retry);
         record.due = Some(Millis(10_000));
-        let wake = |record: &Record, attempt, due, now| judge(record, Knock::WakeUp { attempt, due: Millis(due) }, "w", Millis(now));
+        let wake = |record: &Record, attempt, due, now| {
+            judge(record, Knock::WakeUp { attempt, due: Millis(due) }, "w", Millis(now))
+        };
         assert_eq!(wake(&record, 3, 10_000, 10_000), Verdict::Claim);
         assert_eq!(wake(&record, 3, 10_000, 8_000), Verdict::WaitUntil(Millis(10_000)));
         assert_eq!(wake(&record, 3, 10_000, 7_999), Verdict::TooEarly);

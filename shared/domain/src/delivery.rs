@@ -225,7 +225,9 @@ pub fn apply(state: Option<State>, event: Event) -> Result<State, Illegal> {
             Some(InFlight | Held(_) | Delivered | DeadLettered(_) | Cancelled | Rejected(_)) => illegal,
         },
         Event::Wait(reason) => match (state, reason) {
-            (None, WaitingReason::Scheduled | WaitingReason::Deferred | WaitingReason::Recovered) => Ok(Waiting(reason)),
+            (None, WaitingReason::Scheduled | WaitingReason::Deferred | WaitingReason::Recovered) => {
+                Ok(Waiting(reason))
+            }
             (Some(Waiting(_)), WaitingReason::Deferred) => Ok(Waiting(reason)),
             (None, WaitingReason::Retry | WaitingReason::Released | WaitingReason::Redriven) => illegal,
             (
@@ -309,8 +311,9 @@ mod tests {
 
     fn events() -> Vec<Event> {
         use Event::{
-            Cancel, Claim, Expire, FinishAccepted, FinishCancelled, FinishDead, FinishRetry, Hold, LateAccept, LosePayload,
-            Redrive, Release, TakeOverAccepted, TakeOverCancelled, TakeOverClaim, TakeOverDead, TakeOverWait, Wait,
+            Cancel, Claim, Expire, FinishAccepted, FinishCancelled, FinishDead, FinishRetry, Hold, LateAccept,
+            LosePayload, Redrive, Release, TakeOverAccepted, TakeOverCancelled, TakeOverClaim, TakeOverDead,
+            TakeOverWait, Wait,
         };
         let mut all = vec![Claim];
         all.extend(WaitingReason::ALL.iter().map(|r| Wait(*r)));

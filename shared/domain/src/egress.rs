@@ -24,7 +24,11 @@ impl EgressPolicy {
             None
         } else {
             let list = ports.split(',').map(|p| {
-                p.trim().parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(|| format!("{:?} is no port; write 443 or 443,8443 or any", p.trim()))
+                p.trim()
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|p| *p > 0)
+                    .ok_or_else(|| format!("{:?} is no port; write 443 or 443,8443 or any", p.trim()))
             });
             Some(list.collect::<Result<Vec<_>, _>>()?)
         };
@@ -140,10 +144,38 @@ mod tests {
     #[test]
     fn every_spelling_of_a_private_address_is_refused() {
         for host in [
-            "10.0.0.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.1", "0", "127.0.0.1.", "169.254.169.254", "100.64.0.1",
-            "192.0.0.8", "198.18.0.1", "240.0.0.1", "255.255.255.255", "172.31.255.255", "[::1]", "[::]", "[::ffff:169.254.169.254]",
-            "[::ffff:7f00:1]", "[::127.0.0.1]", "[2002:a9fe:a9fe::1]", "[64:ff9b::a9fe:a9fe]", "[fc00::1]", "[fe80::1]", "[ff02::1]",
-            "localhost", "LOCALHOST.", "a.localhost", "[2001:db8::1]", "[2001::1]", "[100::1]", "[64:ff9b:1::1]", "[3fff::1]",
+            "10.0.0.1",
+            "2130706433",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.1",
+            "0",
+            "127.0.0.1.",
+            "169.254.169.254",
+            "100.64.0.1",
+            "192.0.0.8",
+            "198.18.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "172.31.255.255",
+            "[::1]",
+            "[::]",
+            "[::ffff:169.254.169.254]",
+            "[::ffff:7f00:1]",
+            "[::127.0.0.1]",
+            "[2002:a9fe:a9fe::1]",
+            "[64:ff9b::a9fe:a9fe]",
+            "[fc00::1]",
+            "[fe80::1]",
+            "[ff02::1]",
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+            "[2001:db8::1]",
+            "[2001::1]",
+            "[100::1]",
+            "[64:ff9b:1::1]",
+            "[3fff::1]",
         ] {
             assert!(!verdict(&strict(), &format!("https://{host}/h")), "{host}");
         }
@@ -151,18 +183,37 @@ mod tests {
 
     #[test]
     fn public_addresses_pass() {
-        for host in ["8.8.8.8", "172.32.0.1", "[2606:4700::1111]", "[64:ff9b::808:808]", "[::ffff:8.8.8.8]", "[2002:808:808::1]", "hooks.example.test"] {
+        for host in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "[2606:4700::1111]",
+            "[64:ff9b::808:808]",
+            "[::ffff:8.8.8.8]",
+            "[2002:808:808::1]",
+            "hooks.example.test",
+        ] {
             assert!(verdict(&strict(), &format!("https://{host}/h")), "{host}");
         }
     }
 
     #[test]
     fn scheme_user_info_and_port_are_judged() {
-        for url in ["http://8.8.8.8/", "https://8.8.8.8:8443/", "https://a:b@8.8.8.8/", "https://a@8.8.8.8/", "https://8.8.8.8:0/", "ftp://8.8.8.8/"] {
+        for url in [
+            "http://8.8.8.8/",
+            "https://8.8.8.8:8443/",
+            "https://a:b@8.8.8.8/",
+            "https://a@8.8.8.8/",
+            "https://8.8.8.8:0/",
+            "ftp://8.8.8.8/",
+        ] {
             assert!(!verdict(&strict(), url), "{url}");
         }
         let local = EgressPolicy::parse(true, "any", "127.0.0.0/8, 10.1.0.0/16").unwrap();
-        assert!(verdict(&local, "http://127.0.0.1:9/") && verdict(&local, "http://10.1.2.3/") && !verdict(&local, "http://10.2.0.1/"));
+        assert!(
+            verdict(&local, "http://127.0.0.1:9/")
+                && verdict(&local, "http://10.1.2.3/")
+                && !verdict(&local, "http://10.2.0.1/")
+        );
     }
 
     #[test]

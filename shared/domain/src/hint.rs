@@ -12,7 +12,10 @@ pub fn retry_after(answer: &Answer, now: Millis, cap_ms: i64) -> Option<Millis> 
     let value = trim(answer.retry_after.as_deref()?);
     let wait_ms = if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
         // Saturating: more digits than fit still mean "very long".
-        value.iter().fold(0i64, |n, d| n.saturating_mul(10).saturating_add(i64::from(d - b'0'))).saturating_mul(SECOND_MS)
+        value
+            .iter()
+            .fold(0i64, |n, d| n.saturating_mul(10).saturating_add(i64::from(d - b'0')))
+            .saturating_mul(SECOND_MS)
     } else {
         let until = http_date(value)?;
         let reference = answer.date.as_deref().and_then(|d| http_date(trim(d))).unwrap_or(now);
@@ -69,8 +72,22 @@ mod tests {
     #[test]
     fn anything_else_is_no_hint() {
         for value in [
-            "", "-3", "+3", "-0", "0", "1.5", "1e3", "3 s", "0x10", "٣", "3, 4", "soon", "Mon, 30 Nov 2026 12:05:00 +0000",
-            "Tue, 30 Nov 2026 12:05:00 GMT", "Mon, 30 Nov 2026 11:00:00 GMT", "2026-11-30T12:05:00Z",
+            "",
+            "-3",
+            "+3",
+            "-0",
+            "0",
+            "1.5",
+            "1e3",
+            "3 s",
+            "0x10",
+            "٣",
+            "3, 4",
+            "soon",
+            "Mon, 30 Nov 2026 12:05:00 +0000",
+            "Tue, 30 Nov 2026 12:05:00 GMT",
+            "Mon, 30 Nov 2026 11:00:00 GMT",
+            "2026-11-30T12:05:00Z",
         ] {
             assert_eq!(wait(value.as_bytes(), None), None, "{value}");
         }

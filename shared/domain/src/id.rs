@@ -36,10 +36,9 @@ impl EventId {
         }
         match text.bytes().find(|c| !allowed(*c)) {
             None => Ok(Self(text.to_owned())),
-            Some(c) => Err(format!(
-                "`id` may hold only A-Z a-z 0-9 _ : @ + = ~ - (no dot), this one has {:?}",
-                char::from(c)
-            )),
+            Some(c) => {
+                Err(format!("`id` may hold only A-Z a-z 0-9 _ : @ + = ~ - (no dot), this one has {:?}", char::from(c)))
+            }
         }
     }
 
@@ -56,7 +55,8 @@ pub struct EndpointKey(String);
 impl EndpointKey {
     /// Accepts a registered endpoint's id: 1 to 64 characters of `[A-Za-z0-9_-]`.
     pub fn registered(id: &str) -> Result<Self, String> {
-        let ok = (1..=64).contains(&id.len()) && id.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-');
+        let ok =
+            (1..=64).contains(&id.len()) && id.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-');
         if ok {
             Ok(Self(id.to_owned()))
         } else {

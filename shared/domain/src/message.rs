@@ -195,7 +195,9 @@ fn foreign_envelope(fields: &BTreeMap<Cow<'_, str>, &RawValue>) -> Option<&'stat
     if has("TopicArn") && has("MessageId") {
         Some("this is an SNS envelope: turn on raw message delivery for the subscription")
     } else if has("Event") && has("Bucket") || has("Records") {
-        Some("this is an S3 or other AWS event notification, no webhook: remove this queue from the bucket's notifications")
+        Some(
+            "this is an S3 or other AWS event notification, no webhook: remove this queue from the bucket's notifications",
+        )
     } else if has("detail-type") && has("detail") {
         Some("this is an EventBridge event: add an input transformer that makes a Redeliver message")
     } else {
@@ -205,7 +207,9 @@ fn foreign_envelope(fields: &BTreeMap<Cow<'_, str>, &RawValue>) -> Option<&'stat
 
 fn parse_webhook(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
     let wire: Wire<'_> = serde_json::from_str(raw).map_err(|e| e.to_string())?;
-    let event = EventId::parse(&text("id", wire.id)?.ok_or("`id` is missing: choose one per event and keep it for ever".to_owned())?)?;
+    let event = EventId::parse(
+        &text("id", wire.id)?.ok_or("`id` is missing: choose one per event and keep it for ever".to_owned())?,
+    )?;
     let (endpoint, state_key, url) = target(wire.endpoint, wire.url, limits)?;
     let (body, default_type) = body(&wire)?;
     if body.len() > limits.max_body_bytes {
@@ -216,7 +220,8 @@ fn parse_webhook(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
         )));
     }
     let content_type = text("content_type", wire.content_type)?.unwrap_or_else(|| default_type.to_owned());
-    if content_type.is_empty() || content_type.len() > 256 || !content_type.bytes().all(|c| (b' '..=b'~').contains(&c)) {
+    if content_type.is_empty() || content_type.len() > 256 || !content_type.bytes().all(|c| (b' '..=b'~').contains(&c))
+    {
         return Err("`content_type` must have 1 to 256 printable ASCII characters".to_owned().into());
     }
     let correlation_id = text("correlation_id", wire.correlation_id)?;
@@ -255,7 +260,8 @@ fn target(endpoint: Raw<'_>, url: Raw<'_>, limits: &Limits) -> Result<(EndpointK
             Ok((key.clone(), StateKey::registered(&key), None))
         }
         (None, Some(_)) if !limits.allow_inline_urls => {
-            Err("`url` is not allowed here: name a registered `endpoint`, or deploy with AllowInlineUrls=true".to_owned())
+            Err("`url` is not allowed here: name a registered `endpoint`, or deploy with AllowInlineUrls=true"
+                .to_owned())
         }
         (None, Some(text)) => {
             // What the URL may point at is judged when it is dialled; here it only has to be one.
@@ -288,14 +294,17 @@ fn body(wire: &Wire<'_>) -> Result<(Vec<u8>, &'static str), String> {
             Ok((bytes, "application/octet-stream"))
         }
         (None, None, Some(json)) => Ok((json.get().as_bytes().to_vec(), JSON)),
-        (None, None, None) => Err("there is nothing to send: give exactly one of `body`, `body_base64`, `json`".to_owned()),
+        (None, None, None) => {
+            Err("there is nothing to send: give exactly one of `body`, `body_base64`, `json`".to_owned())
+        }
         _ => Err("give exactly one of `body`, `body_base64`, `json`".to_owned()),
     }
 }
 
 fn headers(raw: Raw<'_>) -> Result<Vec<(String, String)>, String> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
-    let Pairs(pairs) = serde_json::from_str(raw.get()).map_err(|_| "`headers` must be an object of strings".to_owned())?;
+    let Pairs(pairs) =
+        serde_json::from_str(raw.get()).map_err(|_| "`headers` must be an object of strings".to_owned())?;
     let mut seen = BTreeSet::new();
     let mut headers = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
@@ -342,14 +351,18 @@ fn text(name: &str, raw: Raw<'_>) -> Result<Option<String>, String> {
     if !raw.get().starts_with('"') {
         return Err(format!("`{name}` must be a string"));
     }
-    serde_json::from_str(raw.get()).map(Some).map_err(|_| format!("`{name}` is not valid Unicode text (a lone surrogate escape)"))
+    serde_json::from_str(raw.get())
+        .map(Some)
+        .map_err(|_| format!("`{name}` is not valid Unicode text (a lone surrogate escape)"))
 }
 
 fn time(name: &str, raw: Raw<'_>) -> Result<Option<Millis>, String> {
     let Some(value) = text(name, raw)? else { return Ok(None) };
     match Millis::parse_rfc3339(&value) {
         Some(time) => Ok(Some(time)),
-        None => Err(format!("`{name}` must be an RFC 3339 time with offset, such as 2026-12-01T10:00:00Z, not {value:?}")),
+        None => {
+            Err(format!("`{name}` must be an RFC 3339 time with offset, such as 2026-12-01T10:00:00Z, not {value:?}"))
+        }
     }
 }
 
@@ -388,9 +401,15 @@ mod tests {
 
     #[test]
     fn body_is_text_and_body_base64_is_bytes() {
-        assert_eq!(webhook(r#"{"id":"e","endpoint":"p","body":"a\u00e9\uffff"}"#).payload.body, "aé\u{ffff}".as_bytes());
+        assert_eq!(
+            webhook(r#"{"id":"e","endpoint":"p","body":"a\u00e9\uffff"}"#).payload.body,
+            "aé\u{ffff}".as_bytes()
+        );
         let binary = webhook(r#"{"id":"e","endpoint":"p","body_base64":"AP8="}"#).payload;
-        assert_eq!((binary.body.as_slice(), binary.content_type.as_str()), ([0u8, 255].as_slice(), "application/octet-stream"));
+        assert_eq!(
+            (binary.body.as_slice(), binary.content_type.as_str()),
+            ([0u8, 255].as_slice(), "application/octet-stream")
+        );
         let (reason, detail) = refused(r#"{"id":"e","endpoint":"p","body":"\ud800"}"#);
         assert_eq!(reason, RejectedReason::Invalid);
         assert!(detail.contains("body_base64"), "{detail}");
@@ -407,7 +426,11 @@ mod tests {
             ("null", Invalid, "object"),
             ("[]", Invalid, "object"),
             (r#"{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"b"}"#, Invalid, "S3"),
-            (r#"{"Type":"Notification","MessageId":"1","TopicArn":"t","Message":"{}"}"#, Invalid, "raw message delivery"),
+            (
+                r#"{"Type":"Notification","MessageId":"1","TopicArn":"t","Message":"{}"}"#,
+                Invalid,
+                "raw message delivery",
+            ),
             (r#"{"endpoint":"p","body":""}"#, Invalid, "`id` is missing"),
             (r#"{"id":null,"endpoint":"p","body":""}"#, Invalid, "`id` must be a string"),
             (r#"{"id":7,"endpoint":"p","body":""}"#, Invalid, "`id` must be a string"),
@@ -422,7 +445,11 @@ mod tests {
             (r#"{"id":"e","id":"f","endpoint":"p","body":""}"#, Invalid, "duplicate"),
             (r#"{"id":"e","endpoint":"p","body":"","deliver_at":"tomorrow"}"#, Invalid, "RFC 3339"),
             (r#"{"id":"e","endpoint":"p","body":"","deliver_at":"2026-12-01T10:00:00"}"#, Invalid, "RFC 3339"),
-            (r#"{"id":"e","endpoint":"p","body":"","deliver_at":"2026-12-01T10:00:00Z","deliver_by":"2026-12-01T10:00:00Z"}"#, Invalid, "after"),
+            (
+                r#"{"id":"e","endpoint":"p","body":"","deliver_at":"2026-12-01T10:00:00Z","deliver_by":"2026-12-01T10:00:00Z"}"#,
+                Invalid,
+                "after",
+            ),
             (r#"{"id":"e","endpoint":"p","body":"","headers":{"Webhook-Id":"1"}}"#, Invalid, "webhook-id"),
             (r#"{"id":"e","endpoint":"p","body":"","headers":{"X-A":"1\r\nX-B: 2"}}"#, Invalid, "x-a"),
             (r#"{"id":"e","endpoint":"p","body":"","headers":{"X-A":"1","x-a":"2"}}"#, Invalid, "twice"),
@@ -435,7 +462,12 @@ mod tests {
             assert!(detail.contains(part), "{raw}: {detail}");
         }
         let strict = Limits { allow_inline_urls: false, ..LIMITS };
-        assert!(parse(r#"{"id":"e","url":"https://h.example","body":""}"#, &strict).unwrap_err().detail.contains("AllowInlineUrls"));
+        assert!(
+            parse(r#"{"id":"e","url":"https://h.example","body":""}"#, &strict)
+                .unwrap_err()
+                .detail
+                .contains("AllowInlineUrls")
+        );
     }
 
     #[test]

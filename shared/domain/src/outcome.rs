@@ -158,22 +158,17 @@ mod tests {
     #[test]
     fn overrides_change_failures_but_never_a_success() {
         let overrides = StatusOverrides { retry: vec![200, 404], permanent: vec![204, 500] };
-        let with = |status| {
-            classify(&Outcome::Answered(Answer { status, ..Answer::default() }), None, &overrides)
-        };
-        assert_eq!([with(200), with(204), with(404), with(500)], [
-            Class::Accepted,
-            Class::Accepted,
-            Class::Transient,
-            Class::Permanent
-        ]);
+        let with = |status| classify(&Outcome::Answered(Answer { status, ..Answer::default() }), None, &overrides);
+        assert_eq!(
+            [with(200), with(204), with(404), with(500)],
+            [Class::Accepted, Class::Accepted, Class::Transient, Class::Permanent]
+        );
     }
 
     #[test]
     fn without_an_answer_the_phase_decides() {
-        let failed = |phase| {
-            classify(&Outcome::Failed { phase, detail: "timeout".into() }, None, &StatusOverrides::default())
-        };
+        let failed =
+            |phase| classify(&Outcome::Failed { phase, detail: "timeout".into() }, None, &StatusOverrides::default());
         assert_eq!(failed(Phase::Connect), Class::Transient);
         assert_eq!(failed(Phase::Sent), Class::Unknown);
     }

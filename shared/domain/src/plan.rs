@@ -124,7 +124,9 @@ impl Frozen {
 
     /// True while the delivery is as it was when the plan was proposed.
     pub fn still_describes(&self, record: &Record) -> bool {
-        matches!(record.state, State::DeadLettered(_)) && record.attempt == self.attempt && record.generation == self.generation
+        matches!(record.state, State::DeadLettered(_))
+            && record.attempt == self.attempt
+            && record.generation == self.generation
     }
 }
 
@@ -141,7 +143,8 @@ impl Plan {
     /// The time slot of delivery number `index`: the releases are spread by the rate, from the approval on.
     pub fn slot(&self, index: usize, now: Millis) -> Millis {
         let start = self.approval.as_ref().map_or(now, |a| Millis(a.at));
-        let offset = i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(SECOND_MS) / i64::from(self.rate_per_second.max(1));
+        let offset =
+            i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(SECOND_MS) / i64::from(self.rate_per_second.max(1));
         start.plus(offset).max(now)
     }
 
@@ -189,7 +192,12 @@ impl Progress {
             State::DeadLettered(_) => self.failed += 1,
             State::Waiting(_) | State::InFlight | State::Held(_) | State::Delivered if over => self.failed += 1,
             State::Waiting(_) | State::Held(_) if record.attempt == frozen.attempt => self.untried += 1,
-            State::InFlight | State::Waiting(_) | State::Held(_) | State::Delivered | State::Cancelled | State::Rejected(_) => {}
+            State::InFlight
+            | State::Waiting(_)
+            | State::Held(_)
+            | State::Delivered
+            | State::Cancelled
+            | State::Rejected(_) => {}
         }
     }
 }

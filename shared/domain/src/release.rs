@@ -43,8 +43,13 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
             }
             let first = plan.next as usize;
             let chunk = self.store.chunk(id, first / CHUNK).await?;
-            let batch: Vec<(usize, &Frozen)> =
-                chunk.iter().enumerate().skip(first % CHUNK).take(CONCURRENT).map(|(i, f)| (first / CHUNK * CHUNK + i, f)).collect();
+            let batch: Vec<(usize, &Frozen)> = chunk
+                .iter()
+                .enumerate()
+                .skip(first % CHUNK)
+                .take(CONCURRENT)
+                .map(|(i, f)| (first / CHUNK * CHUNK + i, f))
+                .collect();
             if batch.is_empty() {
                 return Err(StoreError::Corrupt(format!("plan {id} has no delivery number {first}")));
             }

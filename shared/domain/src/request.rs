@@ -21,14 +21,30 @@ pub struct Request<'a> {
 
 /// Header names that a producer may not set: HTTP's own, ours, and those that carry credentials.
 const RESERVED: &[&str] = &[
-    "host", "connection", "content-length", "transfer-encoding", "content-type", "te", "trailer", "upgrade", "expect",
-    "keep-alive", "proxy-authorization", "proxy-connection", "authorization", "cookie", "user-agent", "idempotency-key",
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "content-type",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "authorization",
+    "cookie",
+    "user-agent",
+    "idempotency-key",
 ];
 const RESERVED_PREFIXES: &[&str] = &["webhook-", "redeliver-"];
 
 /// A token of RFC 9110 section 5.6.2.
 fn is_token(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 128 && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c))
+    !name.is_empty()
+        && name.len() <= 128
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c))
 }
 
 /// Judges an extra header of a message.
@@ -48,7 +64,12 @@ pub fn check_header(name: &str, value: &str) -> Result<(), String> {
 
 /// Builds the request of the attempt that the record has in flight. `now` becomes `webhook-timestamp`: the time of this
 /// attempt, signed afresh (Standard Webhooks, "Webhook metadata"). An error is a fault of stored data.
-pub fn build<'a>(record: &Record, payload: &'a Payload, endpoint: &EndpointConfig, now: Millis) -> Result<Request<'a>, String> {
+pub fn build<'a>(
+    record: &Record,
+    payload: &'a Payload,
+    endpoint: &EndpointConfig,
+    now: Millis,
+) -> Result<Request<'a>, String> {
     // The parser's message may repeat parts of the URL, which may hold a token.
     let url = Url::parse(&endpoint.url).map_err(|_| "the URL cannot be parsed".to_owned())?;
     let id = record.key.event.as_str();

@@ -39,13 +39,16 @@ impl Waits {
     pub fn parse(text: &str) -> Result<Self, String> {
         let help = "write seconds as a list such as 30,120,600, or base:30,factor:4,cap:43200";
         let number = |part: &str| -> Result<u32, String> {
-            let n: u32 = part.trim().parse().map_err(|_| format!("{:?} is no number of seconds; {help}", part.trim()))?;
+            let n: u32 =
+                part.trim().parse().map_err(|_| format!("{:?} is no number of seconds; {help}", part.trim()))?;
             if n > MAX_WAIT_SECONDS { Err(format!("{n} s is longer than 30 days")) } else { Ok(n) }
         };
         if !text.contains(':') {
             let list = text.split(',').map(number).collect::<Result<Vec<_>, _>>()?;
             return match list.iter().position(|n| *n == 0) {
-                Some(i) => Err(format!("wait {} is 0: a failed attempt is never repeated at once, write 1 or more", i + 1)),
+                Some(i) => {
+                    Err(format!("wait {} is 0: a failed attempt is never repeated at once, write 1 or more", i + 1))
+                }
                 None => Ok(Self::List(list)),
             };
         }
@@ -63,7 +66,9 @@ impl Waits {
             }
         }
         match (base, factor, cap) {
-            (Some(base @ 1..), Some(factor @ 1..), Some(cap)) if cap >= base => Ok(Self::Exponential { base, factor, cap }),
+            (Some(base @ 1..), Some(factor @ 1..), Some(cap)) if cap >= base => {
+                Ok(Self::Exponential { base, factor, cap })
+            }
             _ => Err(format!("base and factor must be at least 1 and cap not below base; {help}")),
         }
     }

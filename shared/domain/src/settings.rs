@@ -117,7 +117,11 @@ impl<'a> Reader<'a> {
         match text.parse::<u32>() {
             Ok(n) if range.contains(&n) => n,
             _ => {
-                self.problem(format!("{name} must be a whole number from {} to {}, not {text:?}", range.start(), range.end()));
+                self.problem(format!(
+                    "{name} must be a whole number from {} to {}, not {text:?}",
+                    range.start(),
+                    range.end()
+                ));
                 *range.start()
             }
         }

@@ -55,7 +55,14 @@ mod tests {
 
     #[test]
     fn weak_or_unreadable_secrets_are_refused() {
-        for bad in ["", "whsec_", "whsec_AAECAwQFBgcICQ==", "not base64!", &SECRET[..SECRET.len() - 1], "whsec_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_"] {
+        for bad in [
+            "",
+            "whsec_",
+            "whsec_AAECAwQFBgcICQ==",
+            "not base64!",
+            &SECRET[..SECRET.len() - 1],
+            "whsec_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_",
+        ] {
             assert!(Secret::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(format!("{:?}", Secret::parse(SECRET).unwrap()), "Secret(…)");

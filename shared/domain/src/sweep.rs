@@ -69,10 +69,14 @@ pub fn judge_overdue(record: &Record, patience: Patience, now: Millis) -> Repair
             Some(_) | None => Repair::Leave,
         },
         State::InFlight => match &record.lease {
-            Some(lease) if patience.has_run_out(lease.until, now) && record.payload_kept_until.is_some() => Repair::TakeOver,
+            Some(lease) if patience.has_run_out(lease.until, now) && record.payload_kept_until.is_some() => {
+                Repair::TakeOver
+            }
             Some(_) | None => Repair::Owned,
         },
-        State::Held(_) | State::Delivered | State::DeadLettered(_) | State::Cancelled | State::Rejected(_) => Repair::Leave,
+        State::Held(_) | State::Delivered | State::DeadLettered(_) | State::Cancelled | State::Rejected(_) => {
+            Repair::Leave
+        }
     }
 }
 
@@ -87,7 +91,11 @@ mod tests {
     #[test]
     fn repairs_of_one_record_back_off() {
         let overdue_after = |rearms| {
-            (0..10_000).map(|s| s * 1000).find(|ms| is_overdue(Millis(0), None, rearms, 10_000, Millis(*ms + 1))).unwrap() / 1000
+            (0..10_000)
+                .map(|s| s * 1000)
+                .find(|ms| is_overdue(Millis(0), None, rearms, 10_000, Millis(*ms + 1)))
+                .unwrap()
+                / 1000
         };
         assert_eq!([0, 1, 2, 3, 20, u32::MAX].map(overdue_after), [10, 20, 40, 80, 3600, 3600]);
         assert!(!is_overdue(Millis(0), Some(Millis(100_000)), 0, 10_000, Millis(110_000)));

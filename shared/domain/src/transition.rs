@@ -2,8 +2,8 @@
 //! the store writes the difference, under the condition that state, attempt and revision are still what we believed.
 
 use crate::decide::Decision;
-use crate::delivery::{Event, Illegal, State, WaitingReason, apply};
 use crate::delivery::{DeadReason, HeldReason};
+use crate::delivery::{Event, Illegal, State, WaitingReason, apply};
 use crate::message::{CancelRequest, Message};
 use crate::outcome::{Class, Phase};
 use crate::payload::PayloadRef;
@@ -69,7 +69,13 @@ impl Arrival<'_> {
     }
 
     /// No attempt yet: due at a time. The payload is kept already.
-    pub fn waiting(&self, reason: WaitingReason, due: Millis, kept_until: Millis, now: Millis) -> Result<Record, Illegal> {
+    pub fn waiting(
+        &self,
+        reason: WaitingReason,
+        due: Millis,
+        kept_until: Millis,
+        now: Millis,
+    ) -> Result<Record, Illegal> {
         Ok(Record { due: Some(due), payload_kept_until: Some(kept_until), ..self.record(Event::Wait(reason), now)? })
     }
 
@@ -182,7 +188,7 @@ pub fn finish(
     next.payload_kept_until = kept_until.or(record.payload_kept_until);
     if finished.class != Class::Accepted {
         next.excerpt = finished.excerpt.clone().map(|mut text| {
-            text.truncate(EXCERPT_BYTES);
+            text.truncate(text.floor_char_boundary(EXCERPT_BYTES));
             text
         });
     }
@@ -305,7 +311,13 @@ pub fn cancel(record: &Record, because: &str, retention: Retention, now: Millis)
 }
 
 /// A cancel that comes before its message: a record that suppresses it.
-pub fn tombstone(request: &CancelRequest, because: &str, sender: Option<&str>, retention: Retention, now: Millis) -> Result<Record, Illegal> {
+pub fn tombstone(
+    request: &CancelRequest,
+    because: &str,
+    sender: Option<&str>,
+    retention: Retention,
+    now: Millis,
+) -> Result<Record, Illegal> {
     let mut record = Record {
         key: request.key.clone(),
         state_key: request.state_key.clone(),
@@ -344,12 +356,7 @@ pub fn tombstone(request: &CancelRequest, because: &str, sender: Option<&str>, r
 /// Marks a waiting record, so that the stream carries it and the relay sends a wake-up; nothing else changes.
 /// `again` counts it as a repair. The sweep and an early wake-up use it.
 pub fn touch(record: &Record, again: bool, now: Millis) -> Record {
-    Record {
-        armed_at: Some(now),
-        rearms: record.rearms + u32::from(again),
-        rev: record.rev + 1,
-        ..record.clone()
-    }
+    Record { armed_at: Some(now), rearms: record.rearms + u32::from(again), rev: record.rev + 1, ..record.clone() }
 }
 
 /// Keeps the payload of a record that is not final longer.
@@ -362,7 +369,14 @@ pub fn extend(record: &Record, kept_until: Millis) -> Record {
 }
 
 /// An approved plan brings a dead letter back, due at its slot, with a new budget.
-pub fn redrive(record: &Record, plan: &str, due: Millis, kept_until: Millis, retention: Retention, now: Millis) -> Result<Record, Illegal> {
+pub fn redrive(
+    record: &Record,
+    plan: &str,
+    due: Millis,
+    kept_until: Millis,
+    retention: Retention,
+    now: Millis,
+) -> Result<Record, Illegal> {
     let mut next = moved(record, Event::Redrive, retention, now)?;
     next.due = Some(due);
     next.generation += 1;
@@ -402,26 +416,52 @@ pub(crate) mod tests {
     }
 
     fn failed() -> Finished {
-        Finished { class: Class::Transient, phase: Phase::Head, status: Some(500), detail: None, hint: None, excerpt: Some("x".repeat(300)) }
+        Finished {
+            class: Class::Transient,
+            phase: Phase::Head,
+            status: Some(500),
+            detail: None,
+            hint: None,
+            excerpt: Some("x".repeat(300)),
+        }
     }
 
     #[test]
     fn a_first_attempt_has_no_place_in_any_index() {
         let record = in_flight(1);
         assert_eq!((record.lane(), record.endpoint_lane(), record.payload_kept_until), (None, None, None));
-        let done = finish(&record, &Finished { class: Class::Accepted, ..failed() }, Decision::Deliver, None, RETENTION, Millis(9)).unwrap();
+        let done = finish(
+            &record,
+            &Finished { class: Class::Accepted, ..failed() },
+            Decision::Deliver,
+            None,
+            RETENTION,
+            Millis(9),
+        )
+        .unwrap();
         assert_eq!((done.lane(), done.due, done.excerpt.as_deref()), (None, None, None));
         assert_eq!(done.expires_at, Some(Millis(1_001_000)));
     }
 
     #[test]
     fn a_claim_keeps_the_place_and_a_finish_moves_it() {
-        let waiting = finish(&in_flight(1), &failed(), Decision::Retry { due: Millis(500) }, Some(Millis(7)), RETENTION, Millis(9)).unwrap();
+        let waiting = finish(
+            &in_flight(1),
+            &failed(),
+            Decision::Retry { due: Millis(500) },
+            Some(Millis(7)),
+            RETENTION,
+            Millis(9),
+        )
+        .unwrap();
         assert_eq!(waiting.excerpt.as_ref().map(String::len), Some(EXCERPT_BYTES));
         let claimed = claim(&waiting, lease("w"), Millis(500)).unwrap();
         assert_eq!((claimed.lane(), claimed.due, claimed.attempt), (waiting.lane(), waiting.due, 2));
-        let dead = finish(&claimed, &failed(), Decision::Dead(DeadReason::Exhausted), None, RETENTION, Millis(600)).unwrap();
-        assert!(dead.lane().unwrap().starts_with("dead#") && dead.endpoint_lane().unwrap().starts_with("dead_lettered#p1#"));
+        let dead =
+            finish(&claimed, &failed(), Decision::Dead(DeadReason::Exhausted), None, RETENTION, Millis(600)).unwrap();
+        assert!(
+            dead.lane().unwrap().starts_with("dead#") && dead.endpoint_lane().unwrap().starts_with("dead_lettered#p1#")
+        );
         assert_eq!((dead.due, dead.payload_kept_until, dead.history.len()), (Some(Millis(600)), Some(Millis(7)), 2));
     }
 
@@ -430,7 +470,8 @@ pub(crate) mod tests {
         let second = take_over(&in_flight(1), Heir::Message(lease("m")), None, RETENTION, Millis(61_000)).unwrap();
         assert_eq!((second.state, second.attempt), (State::InFlight, 2));
         assert_eq!(second.attempts().last().unwrap().class, Class::Unknown);
-        let waiting = take_over(&second, Heir::Queue(Millis(70_000)), Some(Millis(1)), RETENTION, Millis(70_000)).unwrap();
+        let waiting =
+            take_over(&second, Heir::Queue(Millis(70_000)), Some(Millis(1)), RETENTION, Millis(70_000)).unwrap();
         assert_eq!((waiting.state, waiting.due), (State::Waiting(WaitingReason::Recovered), Some(Millis(70_000))));
         let third = Record { budget: 100, ..claim(&waiting, lease("w"), Millis(70_000)).unwrap() };
         let over = take_over(&third, Heir::Queue(Millis(0)), None, RETENTION, Millis(200_000)).unwrap();
@@ -452,7 +493,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_redrive_starts_a_generation_with_a_new_budget() {
-        let dead = finish(&in_flight(3), &failed(), Decision::Dead(DeadReason::Exhausted), Some(Millis(1)), RETENTION, Millis(9)).unwrap();
+        let dead = finish(
+            &in_flight(3),
+            &failed(),
+            Decision::Dead(DeadReason::Exhausted),
+            Some(Millis(1)),
+            RETENTION,
+            Millis(9),
+        )
+        .unwrap();
         let back = redrive(&dead, "plan-1", Millis(20), Millis(99), RETENTION, Millis(10)).unwrap();
         assert_eq!((back.generation, back.used(), back.attempt), (1, 0, 3));
         assert_eq!((back.expires_at, back.completed_at, back.endpoint_lane()), (None, None, None));
@@ -467,10 +516,14 @@ pub(crate) mod tests {
         for generation in 0..50 {
             record.remember(Entry::Released { at: Millis(0), plan: String::new(), generation });
         }
-        let kept: Vec<u32> = record.history.iter().map(|e| match e {
-            Entry::Released { generation, .. } => *generation,
-            Entry::Attempt(_) => panic!("no attempt here"),
-        }).collect();
+        let kept: Vec<u32> = record
+            .history
+            .iter()
+            .map(|e| match e {
+                Entry::Released { generation, .. } => *generation,
+                Entry::Attempt(_) => panic!("no attempt here"),
+            })
+            .collect();
         assert_eq!((kept.len(), kept[0], kept[1], kept[2], kept[21]), (22, 0, 1, 30, 49));
         assert_eq!(record.history_dropped, 28);
     }

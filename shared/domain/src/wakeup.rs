@@ -77,7 +77,12 @@ impl Waiting {
 
 /// Reads the body of a retry queue message.
 pub fn parse(raw: &str) -> Result<(DeliveryKey, WakeUp), Refusal> {
-    let wrong = |detail: String| Refusal::new(RejectedReason::Unreadable, format!("this is no wake-up: {detail}; only schedule-retry writes to the retry queue"));
+    let wrong = |detail: String| {
+        Refusal::new(
+            RejectedReason::Unreadable,
+            format!("this is no wake-up: {detail}; only schedule-retry writes to the retry queue"),
+        )
+    };
     let wake_up: WakeUp = serde_json::from_str(raw).map_err(|e| wrong(e.to_string()))?;
     let key = DeliveryKey::parse(&wake_up.id, &wake_up.endpoint).map_err(wrong)?;
     Ok((key, wake_up))
@@ -93,7 +98,12 @@ mod tests {
         let raw = r#"{"id":"e","endpoint":"p","attempt":2,"due":1000}"#;
         let (key, wake_up) = parse(raw).unwrap();
         assert_eq!((key.to_string().as_str(), serde_json::to_string(&wake_up).unwrap().as_str()), ("e#p", raw));
-        for bad in ["", "{}", r#"{"id":"a.b","endpoint":"p","attempt":2,"due":1}"#, r#"{"id":"e","endpoint":"p","attempt":-1,"due":1}"#] {
+        for bad in [
+            "",
+            "{}",
+            r#"{"id":"a.b","endpoint":"p","attempt":2,"due":1}"#,
+            r#"{"id":"e","endpoint":"p","attempt":-1,"due":1}"#,
+        ] {
             assert_eq!(parse(bad).unwrap_err().reason, RejectedReason::Unreadable, "{bad}");
         }
     }

@@ -21,7 +21,10 @@ pub async fn load() -> SdkConfig {
         roots.add_pem_certificate(pem);
     }
     let tls = TlsContext::builder().with_trust_store(roots).build().expect("the bundled roots are valid");
-    let http = aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::AwsLc)).tls_context(tls).build_https();
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+        .tls_context(tls)
+        .build_https();
     aws_config::defaults(BehaviorVersion::v2026_01_12())
         .http_client(http)
         .credentials_provider(EnvironmentVariableCredentialsProvider::new())

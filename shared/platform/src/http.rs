@@ -74,11 +74,20 @@ impl Sender for HttpSender {
         let sent = Arc::new(AtomicBool::new(false));
         let body = TrackedBody { bytes: Some(Bytes::copy_from_slice(request.body)), sent: Arc::clone(&sent) };
         let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-        let answer = self.client.post(request.url.clone()).headers(headers).body(reqwest::Body::wrap(body)).timeout(timeout).send().await;
+        let answer = self
+            .client
+            .post(request.url.clone())
+            .headers(headers)
+            .body(reqwest::Body::wrap(body))
+            .timeout(timeout)
+            .send()
+            .await;
         match answer {
             Ok(response) => Outcome::Answered(read(response).await),
             // The client never asks for an empty body: then anything past connecting counts as sent.
-            Err(error) => failure(&error, sent.load(Ordering::Relaxed) || (request.body.is_empty() && !error.is_connect())),
+            Err(error) => {
+                failure(&error, sent.load(Ordering::Relaxed) || (request.body.is_empty() && !error.is_connect()))
+            }
         }
     }
 }
@@ -133,7 +142,9 @@ fn failure(error: &reqwest::Error, sent: bool) -> Outcome {
         } else if let Some(io) = cause.downcast_ref::<io::Error>() {
             word = match io.kind() {
                 io::ErrorKind::ConnectionRefused => Some("refused"),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => Some("reset"),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                    Some("reset")
+                }
                 io::ErrorKind::TimedOut => Some("timeout"),
                 _ => word,
             };

@@ -118,7 +118,9 @@ fn attribute(value: &Value) -> Option<AttributeValue> {
         "N" => AttributeValue::N(value.as_str()?.to_owned()),
         "BOOL" => AttributeValue::Bool(value.as_bool()?),
         "L" => AttributeValue::L(value.as_array()?.iter().filter_map(attribute).collect()),
-        "M" => AttributeValue::M(value.as_object()?.iter().filter_map(|(n, v)| Some((n.clone(), attribute(v)?))).collect()),
+        "M" => {
+            AttributeValue::M(value.as_object()?.iter().filter_map(|(n, v)| Some((n.clone(), attribute(v)?))).collect())
+        }
         _ => return None,
     })
 }

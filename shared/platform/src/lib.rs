@@ -3,6 +3,11 @@
 //! This crate implements the ports of [`domain::ports`] and decides nothing: which change is made, when, and why, is said
 //! by the domain. The types of the AWS SDK end here.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enums matched here are the SDK's and the system's, and they grow"
+)]
+
 pub mod aws;
 pub mod clock;
 pub mod dynamodb;

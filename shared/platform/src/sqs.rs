@@ -54,7 +54,11 @@ impl WakeUps {
                 })),
                 Err(error) => {
                     let detail = unavailable("sending wake-ups", error).to_string();
-                    not_sent.extend((offset..offset + entries.len()).map(|index| NotSent { index, refused: false, detail: detail.clone() }));
+                    not_sent.extend((offset..offset + entries.len()).map(|index| NotSent {
+                        index,
+                        refused: false,
+                        detail: detail.clone(),
+                    }));
                 }
             }
         }
@@ -90,7 +94,9 @@ pub struct Depth {
 
 /// Asks for the approximate depth of a queue.
 pub async fn depth(client: &Client, queue_url: &str) -> Result<Depth, StoreError> {
-    use QueueAttributeName::{ApproximateNumberOfMessages, ApproximateNumberOfMessagesDelayed, ApproximateNumberOfMessagesNotVisible};
+    use QueueAttributeName::{
+        ApproximateNumberOfMessages, ApproximateNumberOfMessagesDelayed, ApproximateNumberOfMessagesNotVisible,
+    };
     let answer = client
         .get_queue_attributes()
         .queue_url(queue_url)
@@ -156,7 +162,9 @@ fn received(message: aws_sdk_sqs::types::Message) -> Received {
     let attributes = message.attributes.as_ref().unwrap_or(&empty);
     let number = |name| attributes.get(&name).and_then(|n: &String| n.parse::<i64>().ok());
     Received {
-        receives: number(MessageSystemAttributeName::ApproximateReceiveCount).and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+        receives: number(MessageSystemAttributeName::ApproximateReceiveCount)
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(1),
         sent_at: Millis(number(MessageSystemAttributeName::SentTimestamp).unwrap_or_default()),
         sender: attributes.get(&MessageSystemAttributeName::SenderId).cloned(),
         message_id: message.message_id.unwrap_or_default(),

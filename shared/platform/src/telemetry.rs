@@ -17,8 +17,10 @@ pub fn init(lookup: &dyn Fn(&str) -> Option<String>) {
         _ => LevelFilter::INFO,
     };
     let ours = ["domain", "platform", "deliver", "schedule_retry", "dlq_sweep", "redrive_approve"];
-    let filter = Targets::new().with_default(level.min(LevelFilter::WARN)).with_targets(ours.map(|target| (target, level)));
-    let lines = fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false).with_target(false);
+    let filter =
+        Targets::new().with_default(level.min(LevelFilter::WARN)).with_targets(ours.map(|target| (target, level)));
+    let lines =
+        fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false).with_target(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

@@ -15,8 +15,8 @@ use domain::transition::{self, Finished};
 
 use crate::samples::{RETENTION, claimed, lease, message};
 
-/// A point in time far enough back that nothing else on a shared table lies near it.
-const T: Millis = Millis(1_000_000_000_000);
+/// A point in time far enough ahead that the functions of a live stack leave its waits alone.
+const T: Millis = Millis(4_000_000_000_000);
 
 fn failed() -> Finished {
     Finished {
@@ -114,7 +114,10 @@ async fn a_swap_names_state_attempt_and_revision(table: &impl Deliveries, prefix
     assert_eq!(table.swap(&first, &second).await, Ok(Swapped::Done), "our own write, repeated");
     let touched = transition::touch(&second, true, T.plus(7));
     assert_eq!(table.swap(&second, &touched).await, Ok(Swapped::Done));
-    assert_eq!(table.swap(&second, &transition::touch(&second, true, T.plus(8))).await, Ok(Swapped::Lost(Some(Box::new(touched)))));
+    assert_eq!(
+        table.swap(&second, &transition::touch(&second, true, T.plus(8))).await,
+        Ok(Swapped::Lost(Some(Box::new(touched))))
+    );
 }
 
 async fn an_index_is_read_by_range_and_page(table: &impl Deliveries, prefix: &str) {
@@ -127,13 +130,14 @@ async fn an_index_is_read_by_range_and_page(table: &impl Deliveries, prefix: &st
         if record.key.shards().0 != *shard.get_or_insert(record.key.shards().0) {
             continue;
         }
-        let due = base.plus(i64::from(i));
-        let next = transition::finish(&record, &failed(), Decision::Retry { due }, Some(base), RETENTION, base).expect("possible");
+        let at = base.plus(i64::from(i));
+        let dead = Decision::Dead(DeadReason::Permanent);
+        let next = transition::finish(&record, &failed(), dead, Some(base), RETENTION, at).expect("possible");
         table.create(&next).await.expect("writable");
-        in_lane.push((due, ItemKey::of(&record.key)));
+        in_lane.push((at, ItemKey::of(&record.key)));
     }
     assert!(in_lane.len() > 4, "enough rows share a shard");
-    let lane = Lane::Work("waiting", shard.expect("there are records"));
+    let lane = Lane::Work("dead", shard.expect("there are records"));
     let whole = Range { lane: &lane, from: base, to: base.plus(1_000), after: None, limit: 1_000 };
     let mut found = Vec::new();
     let mut after = None;
@@ -226,7 +230,7 @@ async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {
 /// When the table does not conform.
 pub async fn payloads(table: &impl Payloads, prefix: &str) {
     let message = message(&format!("{prefix}-payload"));
-    let far = Millis(4_000_000_000_000);
+    let far = T;
     assert_eq!(table.load(&message.key).await, Ok(vec![]));
     assert_eq!(table.extend(&message.key, &message.payload.hash(), far).await, Ok(false));
     table.keep(&message.key, &message.payload, far).await.expect("writable");
@@ -249,7 +253,8 @@ pub async fn payloads(table: &impl Payloads, prefix: &str) {
 pub async fn endpoint_lists(table: &impl Deliveries, prefix: &str) {
     let first = claimed(&message(&format!("{prefix}-dead")), T);
     table.create(&first).await.expect("writable");
-    let dead = transition::finish(&first, &failed(), Decision::Dead(DeadReason::Permanent), Some(T), RETENTION, T).expect("possible");
+    let dead = transition::finish(&first, &failed(), Decision::Dead(DeadReason::Permanent), Some(T), RETENTION, T)
+        .expect("possible");
     assert_eq!(table.swap(&first, &dead).await, Ok(Swapped::Done));
     let lane = Lane::Endpoint("dead_lettered", dead.state_key.clone(), dead.key.shards().1);
     let listed = async || {

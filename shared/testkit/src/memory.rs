@@ -9,7 +9,8 @@ use domain::id::{DeliveryKey, EndpointKey, EventId};
 use domain::payload::Payload;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{
-    Claimed, Created, Deliveries, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row, StoreError, Stored, Swapped,
+    Claimed, Created, Deliveries, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row, StoreError, Stored,
+    Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
@@ -185,11 +186,10 @@ impl MemoryDeliveries {
         let mut rows: Vec<Row> = match range.lane {
             Lane::Work(name, shard) => {
                 let lane = format!("{name}#{shard:02}");
-                let deliveries = state
-                    .records
-                    .values()
-                    .filter(|r| r.lane().as_deref() == Some(&lane))
-                    .filter_map(|r| Some(Row { at: ItemKey::of(&r.key), sort: r.due?, armed_at: r.armed_at, rearms: r.rearms }));
+                let deliveries =
+                    state.records.values().filter(|r| r.lane().as_deref() == Some(&lane)).filter_map(|r| {
+                        Some(Row { at: ItemKey::of(&r.key), sort: r.due?, armed_at: r.armed_at, rearms: r.rearms })
+                    });
                 let rejected = state.rejected.values().filter(|r| r.lane() == lane).map(|r| Row {
                     at: ItemKey { pk: format!("R#{}", r.sha256), sk: "R".to_owned() },
                     sort: r.since,
@@ -253,10 +253,13 @@ impl Plans for MemoryDeliveries {
     }
 }
 
+/// Payloads and their end, by delivery and hash.
+type Kept = BTreeMap<(String, String), (Payload, Millis)>;
+
 /// The payloads table.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPayloads {
-    kept: Rc<RefCell<BTreeMap<(String, String), (Payload, Millis)>>>,
+    kept: Rc<RefCell<Kept>>,
     raw: Rc<RefCell<BTreeMap<String, String>>>,
 }
 

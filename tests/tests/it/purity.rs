@@ -7,8 +7,13 @@ use std::process::Command;
 /// Names of all packages that a package links on Lambda, itself included, without dev- and build-dependencies.
 fn linked(package: &str) -> BTreeSet<String> {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
-    let arguments = ["tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
-    let output = Command::new(cargo).args(arguments).args(["--target", "x86_64-unknown-linux-gnu"]).output().expect("cargo runs");
+    let arguments =
+        ["tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--target", "x86_64-unknown-linux-gnu"])
+        .output()
+        .expect("cargo runs");
     assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("package names are text");
     text.lines().filter_map(|line| line.split(' ').next()).map(ToOwned::to_owned).collect()
@@ -17,7 +22,23 @@ fn linked(package: &str) -> BTreeSet<String> {
 #[test]
 fn the_pure_crate_is_pure() {
     let linked = linked("domain");
-    for banned in ["tokio", "async-std", "smol", "hyper", "reqwest", "mio", "socket2", "getrandom", "rand", "fastrand", "chrono", "time", "lambda_runtime", "tracing", "platform"] {
+    for banned in [
+        "tokio",
+        "async-std",
+        "smol",
+        "hyper",
+        "reqwest",
+        "mio",
+        "socket2",
+        "getrandom",
+        "rand",
+        "fastrand",
+        "chrono",
+        "time",
+        "lambda_runtime",
+        "tracing",
+        "platform",
+    ] {
         assert!(!linked.contains(banned), "domain links {banned}");
     }
     let aws: Vec<_> = linked.iter().filter(|n| n.starts_with("aws")).collect();

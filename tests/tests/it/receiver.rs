@@ -57,7 +57,9 @@ impl Reply {
 
     /// An answer with header lines (each ending in CRLF) and a body.
     pub fn with(status: u16, headers: &str, body: &str) -> Self {
-        Self::Bytes(format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+        Self::Bytes(
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+        )
     }
 
     /// Never answers.
@@ -133,7 +135,11 @@ impl Receiver {
                 return seen;
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(tokio::time::timeout(left, changed).await.is_ok(), "{path}: {} of {count} requests came", seen.len());
+            assert!(
+                tokio::time::timeout(left, changed).await.is_ok(),
+                "{path}: {} of {count} requests came",
+                seen.len()
+            );
         }
     }
 }
@@ -151,7 +157,9 @@ async fn serve(mut stream: TcpStream, port: u16, shared: &Shared) -> std::io::Re
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
             buffer.drain(..end + 4);
-            let length = head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length:").map(|v| v.trim().to_owned()));
+            let length = head
+                .lines()
+                .find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length:").map(|v| v.trim().to_owned()));
             break (head, length.and_then(|l| l.parse::<usize>().ok()).unwrap_or(0));
         }
     };

@@ -3,13 +3,17 @@
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::EndpointKey;
+use domain::message::{Intake, parse};
 use domain::outcome::{Answer, Class, Outcome, Phase};
-use domain::ports::Clock;
+use domain::ports::{Clock, Created, Deliveries};
+use domain::record::ABANDONED;
 use domain::time::Millis;
+use domain::transition::Arrival;
 use serde_json::json;
+use testkit::samples::{LIMITS, lease};
 use testkit::sender::status;
 
-use crate::world::{START, World, config};
+use crate::world::{START, TIMING, World, config};
 
 fn timeout() -> Outcome {
     Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
@@ -46,7 +50,10 @@ async fn eight_attempts_follow_the_schedule_over_a_day_and_then_it_is_dead() {
     world.send("e");
     world.run_for_seconds(100_000).await;
     let record = world.record("e").await;
-    assert_eq!((record.state, record.attempt, world.sender.seen().len()), (State::DeadLettered(DeadReason::Exhausted), 8, 8));
+    assert_eq!(
+        (record.state, record.attempt, world.sender.seen().len()),
+        (State::DeadLettered(DeadReason::Exhausted), 8, 8)
+    );
     let starts: Vec<Millis> = record.attempts().map(|a| a.started).collect();
     for (wait, pair) in [30, 120, 600, 1800, 7200, 21600, 43200].into_iter().zip(starts.windows(2)) {
         let waited = pair[1].since(pair[0]);
@@ -79,7 +86,10 @@ async fn a_hint_moves_a_retry_later_but_never_adds_attempts() {
     world.run_for_seconds(2).await;
     assert_eq!(world.sender.seen().len(), 2);
     world.run_for_seconds(200_000).await;
-    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::DeadLettered(DeadReason::Exhausted), 8));
+    assert_eq!(
+        (world.record("e").await.state, world.sender.seen().len()),
+        (State::DeadLettered(DeadReason::Exhausted), 8)
+    );
 }
 
 #[tokio::test]
@@ -273,9 +283,7 @@ async fn a_redrive_is_proposed_approved_once_and_delivered_with_the_same_id() {
     world.settle_now().await;
     let proposed = world.act(json!({"action": "propose", "filter": {"endpoint": "p"}, "operator": "ada"})).await;
     assert_eq!((&proposed["count"], &proposed["by_reason"]["permanent"]), (&json!(25), &json!(25)));
-    let approve = |digest: &str, redrive: &str| {
-        json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": digest, "redrive_id": redrive, "reason": "fixed", "operator": "ada"})
-    };
+    let approve = |digest: &str, redrive: &str| json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": digest, "redrive_id": redrive, "reason": "fixed", "operator": "ada"});
     let digest = proposed["digest"].as_str().unwrap();
     assert_eq!(world.act(approve("0000", "r1")).await["error"]["code"], "digest_mismatch");
     let approved = world.act(approve(digest, "r1")).await;
@@ -284,7 +292,10 @@ async fn a_redrive_is_proposed_approved_once_and_delivered_with_the_same_id() {
     assert_eq!(world.act(approve(digest, "r2")).await["error"]["code"], "conflict");
     world.run_for_seconds(10).await;
     let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
-    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"], &done["plan"]["remaining"]), (&json!("completed"), &json!(25), &json!(0)));
+    assert_eq!(
+        (&done["plan"]["state"], &done["plan"]["delivered"], &done["plan"]["remaining"]),
+        (&json!("completed"), &json!(25), &json!(0))
+    );
     assert_eq!(world.sender.seen().len(), 50);
     let record = world.record("e7").await;
     assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 1, 2));
@@ -361,7 +372,9 @@ async fn a_list_is_paged_and_filtered() {
         }
         let expected: Vec<String> = (0..30).map(|i| format!("e{i}")).collect();
         assert_eq!(ids, expected, "oldest first, each once");
-        let gone = world.act(json!({"action": "list", "state": "dead_lettered", "endpoint": endpoint, "reason": "gone"})).await;
+        let gone = world
+            .act(json!({"action": "list", "state": "dead_lettered", "endpoint": endpoint, "reason": "gone"}))
+            .await;
         assert_eq!(gone["items"].as_array().unwrap().len(), 10);
     }
 }
@@ -382,4 +395,102 @@ async fn an_action_that_is_wrong_says_what_is_wrong() {
         let answer = world.act(action.clone()).await;
         assert_eq!((&answer["ok"], &answer["error"]["code"]), (&json!(false), &json!(code)), "{action}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn a_duplicate_with_other_times_does_not_take_the_payload_from_its_original() {
+    let world = World::new();
+    let at = START.plus(60 * 86_400_000);
+    let message =
+        |at: Millis| json!({"id": "e", "endpoint": "p", "body": "x", "deliver_at": at.to_string()}).to_string();
+    world.intake.send(&message(at), 0);
+    world.settle_now().await;
+    let record = world.record("e").await;
+    let kept = || world.payloads.kept_until(&record.key, &record.payload.as_ref().unwrap().hash);
+    let before = kept();
+    world.intake.send(&message(START.plus(86_400_000)), 0);
+    world.settle_now().await;
+    assert_eq!((kept(), world.record("e").await), (before, record.clone()));
+}
+
+#[tokio::test]
+async fn an_early_wake_up_does_not_hide_a_long_wait_from_the_arm_run() {
+    let world = World::new();
+    let at = START.plus(7_200_000);
+    world.intake.send(&json!({"id": "e", "endpoint": "p", "body": "x", "deliver_at": at.to_string()}).to_string(), 0);
+    world.settle_now().await;
+    world.retry.send(&json!({"id": "e", "endpoint": "p", "attempt": 1, "due": at.0}).to_string(), 0);
+    world.settle_now().await;
+    assert!(world.record("e").await.armed_at.is_some() && world.retry.is_empty());
+    world.run_until(at.plus(1_000)).await;
+    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::Delivered, 1));
+}
+
+#[tokio::test]
+async fn a_wake_up_in_its_transport_dlq_is_touched_and_poison_there_is_rejected() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    let due = world.record("e").await.due.unwrap();
+    world.retry.remove("m0001");
+    world.retry_dlq.send(&json!({"id": "e", "endpoint": "p", "attempt": 2, "due": due.0}).to_string(), 0);
+    world.retry_dlq.send("poison", 0);
+    let evidence = world.sweep_run("reconcile").await;
+    assert_eq!((evidence.drained, evidence.rejected, world.retry_dlq.len()), (1, 1, 0));
+    world.run_until(due.plus(1_000)).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+/// Puts a delivery into the state in which a killed process leaves it: claimed, and nothing more.
+async fn claimed_by_a_dead_process(world: &World, message_id: &str) {
+    let raw = json!({"id": "e", "endpoint": "p", "json": {"id": "e"}}).to_string();
+    let Ok(Intake::Webhook(message)) = parse(&raw, &LIMITS) else { panic!("a good message") };
+    let arrival = Arrival { message: &message, accepted_at: world.clock.now(), sender: None, budget: 8 };
+    let record =
+        arrival.claimed(lease(message_id, 9, world.clock.now().plus(TIMING.lease_ms)), world.clock.now()).unwrap();
+    assert_eq!(world.table.create(&record).await, Ok(Created::New));
+}
+
+#[tokio::test]
+async fn a_message_whose_process_died_comes_back_and_its_attempt_is_abandoned() {
+    let world = World::new();
+    let message = world.send("e");
+    claimed_by_a_dead_process(&world, &message).await;
+    world.settle_now().await;
+    assert_eq!(
+        (world.sender.seen().len(), world.intake.len()),
+        (0, 1),
+        "its own message comes back, and waits for the lease"
+    );
+    world.run_for_seconds(300).await;
+    let record = world.record("e").await;
+    let first = record.attempts().next().unwrap().clone();
+    assert_eq!(
+        (record.state, record.attempt, first.class, first.detail.as_deref()),
+        (State::Delivered, 2, Class::Unknown, Some(ABANDONED))
+    );
+}
+
+#[tokio::test]
+async fn another_message_during_the_lease_is_a_duplicate_and_after_it_takes_over() {
+    let world = World::new();
+    claimed_by_a_dead_process(&world, "gone").await;
+    world.send("e");
+    world.settle_now().await;
+    assert_eq!((world.sender.seen().len(), world.intake.len()), (0, 0));
+    world.clock.advance(TIMING.lease_ms);
+    world.send("e");
+    world.settle_now().await;
+    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::Delivered, 1));
+}
+
+#[tokio::test]
+async fn a_cancel_during_an_attempt_that_dies_is_honoured_at_the_takeover() {
+    let world = World::new();
+    let message = world.send("e");
+    claimed_by_a_dead_process(&world, &message).await;
+    world.intake.send(&json!({"cancel": {"id": "e", "endpoint": "p"}}).to_string(), 0);
+    world.run_for_seconds(300).await;
+    assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::Cancelled, 0));
 }

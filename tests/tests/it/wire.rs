@@ -38,7 +38,10 @@ async fn the_bytes_and_headers_arrive_exactly() {
     assert_eq!(answer(post(&receiver.url("a"), &body, 5_000).await).status, 200);
     assert_eq!(answer(post(&receiver.url("a"), b"", 5_000).await).status, 200);
     let seen = receiver.seen("a");
-    assert_eq!((&seen[0].body, seen[0].header("content-length"), seen[0].header("x-tenant")), (&body, Some("70000"), Some("7 \t~")));
+    assert_eq!(
+        (&seen[0].body, seen[0].header("content-length"), seen[0].header("x-tenant")),
+        (&body, Some("70000"), Some("7 \t~"))
+    );
     assert_eq!((seen[1].body.len(), seen[1].header("content-length")), (0, Some("0")));
     for absent in ["transfer-encoding", "accept-encoding", "cookie", "authorization"] {
         assert_eq!(seen[0].header(absent), None, "{absent}");
@@ -65,10 +68,24 @@ async fn wh_o_07_a_complete_2xx_head_is_an_acceptance_whatever_the_body_does() {
         ("chunked", bytes("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab"), true),
         ("short", bytes("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc"), true),
         ("gzip", bytes("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc"), false),
-        ("silent", Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec(), Duration::from_secs(30)), true),
-        ("drip", Reply::Drip(b"HTTP/1.1 202 OK\r\ncontent-length: 90000\r\n\r\n".to_vec(), Duration::from_millis(5)), true),
+        (
+            "silent",
+            Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec(), Duration::from_secs(30)),
+            true,
+        ),
+        (
+            "drip",
+            Reply::Drip(b"HTTP/1.1 202 OK\r\ncontent-length: 90000\r\n\r\n".to_vec(), Duration::from_millis(5)),
+            true,
+        ),
         ("no content", bytes("HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\nabc"), false),
-        ("interim", bytes("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), false),
+        (
+            "interim",
+            bytes(
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            ),
+            false,
+        ),
     ] {
         let url = receiver.script("a", [reply]);
         let started = Instant::now();
@@ -137,7 +154,9 @@ async fn wh_o_11_without_an_answer_the_phase_and_a_word_are_known() {
 async fn wh_o_02_an_address_in_any_spelling_and_a_name_are_judged_before_dialling() {
     let receiver = Receiver::start().await;
     let strict = HttpSender::new(EgressPolicy::parse(true, "any", "").unwrap());
-    for host in ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "0", "[::ffff:7f00:1]", "127.0.0.1.", "localhost", "LOCALHOST."] {
+    for host in
+        ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "0", "[::ffff:7f00:1]", "127.0.0.1.", "localhost", "LOCALHOST."]
+    {
         let url = Url::parse(&format!("http://{host}:{}/a", receiver.port)).unwrap();
         let outcome = strict.post(&Request { url, headers: vec![], body: b"{}", timeout_ms: 2_000 }).await;
         assert!(matches!(outcome, Outcome::Blocked { .. }), "{host}: {outcome:?}");
@@ -147,7 +166,11 @@ async fn wh_o_02_an_address_in_any_spelling_and_a_name_are_judged_before_diallin
 
 #[tokio::test]
 async fn wh_o_37_no_outcome_repeats_a_part_of_the_url() {
-    for url in ["http://127.0.0.1:1/T000/tok3n?k=s3cr3t", "http://no.invalid/T000/tok3n?k=s3cr3t", "https://10.0.0.1/T000/tok3n?k=s3cr3t"] {
+    for url in [
+        "http://127.0.0.1:1/T000/tok3n?k=s3cr3t",
+        "http://no.invalid/T000/tok3n?k=s3cr3t",
+        "https://10.0.0.1/T000/tok3n?k=s3cr3t",
+    ] {
         let text = format!("{:?}", post(url, b"{}", 1_000).await);
         assert!(!text.contains("tok3n") && !text.contains("s3cr3t"), "{text}");
     }

@@ -104,7 +104,11 @@ impl World {
         let sweep = Sweep {
             deliveries: table.clone(),
             payloads: payloads.clone(),
-            queues: Queues { intake_dlq: intake_dlq.clone(), retry_dlq: retry_dlq.clone(), retry: QueueDepth(retry.clone()) },
+            queues: Queues {
+                intake_dlq: intake_dlq.clone(),
+                retry_dlq: retry_dlq.clone(),
+                retry: QueueDepth(retry.clone()),
+            },
             clock: clock.clone(),
             settings: dlq_sweep::config::Settings {
                 patience: Patience { grace_ms: 60_000, lease_ms: TIMING.lease_ms, visibility_ms: TIMING.visibility_ms },
@@ -177,7 +181,8 @@ impl World {
         loop {
             self.settle_now().await;
             let minute = Millis((self.clock.now().0 / 60_000 + 1) * 60_000);
-            let next = [Some(minute), self.intake.next_visible(), self.retry.next_visible()].into_iter().flatten().min();
+            let next =
+                [Some(minute), self.intake.next_visible(), self.retry.next_visible()].into_iter().flatten().min();
             let next = next.unwrap_or(minute).max(self.clock.now().plus(1));
             if next > until {
                 self.clock.sleep_until(until).await;
@@ -212,7 +217,11 @@ impl World {
     }
 
     pub async fn record(&self, id: &str) -> Record {
-        self.table.get(&DeliveryKey::parse(id, "p").unwrap()).await.unwrap().unwrap_or_else(|| panic!("no record of {id}"))
+        self.table
+            .get(&DeliveryKey::parse(id, "p").unwrap())
+            .await
+            .unwrap()
+            .unwrap_or_else(|| panic!("no record of {id}"))
     }
 
     /// Sends a webhook for endpoint `p`.

@@ -114,7 +114,9 @@ impl Deliveries for DeliveryTable {
         let old = match lost_put(error)? {
             Some(item) => item::decode(&item)?,
             // The record went away between the failed condition and its report; the caller's message comes again.
-            None => self.get(&record.key).await?.ok_or_else(|| StoreError::Unavailable("a record vanished".to_owned()))?,
+            None => {
+                self.get(&record.key).await?.ok_or_else(|| StoreError::Unavailable("a record vanished".to_owned()))?
+            }
         };
         // Our own write, repeated underneath us after its answer was lost.
         if item::encode(&old) == new { Ok(Created::New) } else { Ok(Created::Exists(Box::new(old))) }
@@ -248,7 +250,12 @@ impl Deliveries for DeliveryTable {
             .send()
             .await
             .map_err(|e| unavailable("counting a rejected message", e))?;
-        let seen = answer.attributes.as_ref().and_then(|a| a.get("seen")).and_then(|v| v.as_n().ok()).and_then(|v| v.parse().ok());
+        let seen = answer
+            .attributes
+            .as_ref()
+            .and_then(|a| a.get("seen"))
+            .and_then(|v| v.as_n().ok())
+            .and_then(|v| v.parse().ok());
         Ok(seen.unwrap_or(1))
     }
 
@@ -262,7 +269,13 @@ impl Deliveries for DeliveryTable {
             .send()
             .await
             .map_err(|e| unavailable("reading an arm cursor", e))?;
-        Ok(answer.item.as_ref().and_then(|i| i.get("at")).and_then(|v| v.as_n().ok()).and_then(|v| v.parse().ok()).map(Millis))
+        Ok(answer
+            .item
+            .as_ref()
+            .and_then(|i| i.get("at"))
+            .and_then(|v| v.as_n().ok())
+            .and_then(|v| v.parse().ok())
+            .map(Millis))
     }
 
     async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError> {

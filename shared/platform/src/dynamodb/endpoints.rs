@@ -81,7 +81,9 @@ impl Endpoints for EndpointTable {
 /// `secrets`, `retry_statuses`, `permanent_statuses`. The error names the attribute and repeats no value.
 fn decode(item: &Item, defaults: &Defaults) -> Result<EndpointConfig, String> {
     let number = |name: &str| -> Result<Option<u32>, String> {
-        item.get(name).map(|v| v.as_n().ok().and_then(|v| v.parse().ok()).ok_or_else(|| format!("`{name}` is no whole number"))).transpose()
+        item.get(name)
+            .map(|v| v.as_n().ok().and_then(|v| v.parse().ok()).ok_or_else(|| format!("`{name}` is no whole number")))
+            .transpose()
     };
     let url = item.get("url").and_then(|v| v.as_s().ok()).ok_or("`url` is missing")?;
     let timeout_ms = match number("timeout_seconds")? {

@@ -75,7 +75,10 @@ pub fn encode(record: &Record) -> Item {
     set("deliver_by", millis(record.deliver_by));
     set("completed_at", millis(record.completed_at));
     set("expires_at", record.expires_at.map(|t| n(t.seconds_up())));
-    set("history", (!record.history.is_empty()).then(|| AttributeValue::L(record.history.iter().map(encode_entry).collect())));
+    set(
+        "history",
+        (!record.history.is_empty()).then(|| AttributeValue::L(record.history.iter().map(encode_entry).collect())),
+    );
     set("history_dropped", positive(record.history_dropped));
     set("excerpt", record.excerpt.as_deref().filter(|e| !e.is_empty()).map(s));
     set("cancelled_because", record.cancelled_because.as_deref().map(s));
@@ -153,7 +156,8 @@ impl Attributes<'_> {
 /// The record of an item.
 pub fn decode(item: &Item) -> Result<Record, StoreError> {
     let a = Attributes(item);
-    let part = |name: &str, prefix: &str| a.text(name).and_then(|v| v.strip_prefix(prefix)).unwrap_or_default().to_owned();
+    let part =
+        |name: &str, prefix: &str| a.text(name).and_then(|v| v.strip_prefix(prefix)).unwrap_or_default().to_owned();
     let key = DeliveryKey::parse(&part("pk", "E#"), &part("sk", "D#")).map_err(|_| a.corrupt("pk"))?;
     let state = a.text("state").and_then(|state| State::from_names(state, a.text("reason")));
     let lease = match (a.millis("lease_until"), a.text("claim_id")) {
@@ -161,7 +165,9 @@ pub fn decode(item: &Item) -> Result<Record, StoreError> {
         _ => None,
     };
     let history = match item.get("history").map(|h| h.as_l()) {
-        Some(Ok(list)) => list.iter().map(decode_entry).collect::<Option<Vec<_>>>().ok_or_else(|| a.corrupt("history"))?,
+        Some(Ok(list)) => {
+            list.iter().map(decode_entry).collect::<Option<Vec<_>>>().ok_or_else(|| a.corrupt("history"))?
+        }
         Some(Err(_)) => return Err(a.corrupt("history")),
         None => Vec::new(),
     };

@@ -100,7 +100,8 @@ impl Payloads for PayloadTable {
             .await
             .map_err(|e| unavailable("reading a payload", e))?;
         // An unreadable or altered payload is as good as none: the record's hash decides.
-        let intact = |item: &Item| decode(item).filter(|p| item.get("sk").and_then(|v| v.as_s().ok()) == Some(&p.hash()));
+        let intact =
+            |item: &Item| decode(item).filter(|p| item.get("sk").and_then(|v| v.as_s().ok()) == Some(&p.hash()));
         Ok(page.items().iter().filter_map(intact).collect())
     }
 

@@ -8,9 +8,9 @@ use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{Plans, StoreError};
 use domain::time::{DAY_MS, Millis};
 
+use super::deliveries::lost_put;
 use super::item::{self, Item, n, s};
 use super::{DeliveryTable, unavailable};
-use super::deliveries::lost_put;
 
 /// Lane of the plans that are being released.
 const RAMPING: &str = "plan#ramping";
@@ -30,13 +30,17 @@ fn encode(plan: &Plan) -> Item {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(item: &Item) -> Result<T, StoreError> {
-    let doc = item.get("doc").and_then(|v| v.as_s().ok()).ok_or_else(|| StoreError::Corrupt("a plan has no document".to_owned()))?;
+    let doc = item
+        .get("doc")
+        .and_then(|v| v.as_s().ok())
+        .ok_or_else(|| StoreError::Corrupt("a plan has no document".to_owned()))?;
     serde_json::from_str(doc).map_err(|e| StoreError::Corrupt(format!("a plan cannot be read: {e}")))
 }
 
 impl DeliveryTable {
     async fn read_doc<T: serde::de::DeserializeOwned>(&self, pk: &str, sk: &str) -> Result<Option<T>, StoreError> {
-        let request = self.client.get_item().table_name(&self.table).set_key(Some(item::text_key(pk, sk))).consistent_read(true);
+        let request =
+            self.client.get_item().table_name(&self.table).set_key(Some(item::text_key(pk, sk))).consistent_read(true);
         let answer = request.send().await.map_err(|e| unavailable("reading a plan", e))?;
         answer.item.as_ref().map(decode).transpose()
     }

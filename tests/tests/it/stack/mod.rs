@@ -50,11 +50,10 @@ pub struct Stack {
 
 impl Stack {
     pub async fn connect() -> Self {
-        let path = option_env!("REDELIVER_STACK").map_or_else(
-            || concat!(env!("CARGO_MANIFEST_DIR"), "/../.local/stack.json").to_owned(),
-            ToOwned::to_owned,
-        );
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}; start the local stack with `make up`"));
+        let path = option_env!("REDELIVER_STACK")
+            .map_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../.local/stack.json").to_owned(), ToOwned::to_owned);
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|e| panic!("{path}: {e}; start the local stack with `make up`"));
         let description: Value = serde_json::from_str(&text).expect("the description is JSON");
         let word = |name: &str| description[name].as_str().unwrap_or_else(|| panic!("{name} is missing")).to_owned();
         let config = aws_config::defaults(BehaviorVersion::v2026_01_12())
@@ -100,7 +99,8 @@ impl Stack {
         let entries = bodies.iter().enumerate().map(|(i, body)| {
             SendMessageBatchRequestEntry::builder().id(format!("m{i}")).message_body(body).build().expect("complete")
         });
-        let call = self.sqs.send_message_batch().queue_url(self.name("intake_queue_url")).set_entries(Some(entries.collect()));
+        let call =
+            self.sqs.send_message_batch().queue_url(self.name("intake_queue_url")).set_entries(Some(entries.collect()));
         assert!(call.send().await.expect("sent").failed().is_empty());
     }
 
@@ -133,7 +133,13 @@ impl Stack {
     /// Items of the payloads table with a partition key.
     async fn payload_items(&self, pk: String) -> Vec<std::collections::HashMap<String, AttributeValue>> {
         let query = self.dynamodb.query().table_name(self.name("payloads_table")).key_condition_expression("pk = :pk");
-        query.expression_attribute_values(":pk", AttributeValue::S(pk)).send().await.expect("readable").items.unwrap_or_default()
+        query
+            .expression_attribute_values(":pk", AttributeValue::S(pk))
+            .send()
+            .await
+            .expect("readable")
+            .items
+            .unwrap_or_default()
     }
 
     /// How many payloads are kept for a delivery.
@@ -154,7 +160,8 @@ impl Stack {
         loop {
             let get = self.dynamodb.get_item().table_name(self.name("deliveries_table")).consistent_read(true);
             let pk = AttributeValue::S(format!("R#{}", sha256_hex(raw.as_bytes())));
-            let item = get.key("pk", pk).key("sk", AttributeValue::S("R".to_owned())).send().await.expect("readable").item;
+            let item =
+                get.key("pk", pk).key("sk", AttributeValue::S("R".to_owned())).send().await.expect("readable").item;
             if let Some(item) = item {
                 let text = |name: &str| item[name].as_s().expect("a text").clone();
                 return (text("reason"), text("detail"));
@@ -166,8 +173,11 @@ impl Stack {
 
     /// Messages of a queue: visible, in flight, delayed.
     pub async fn depth(&self, queue: &str) -> [i64; 3] {
-        use QueueAttributeName::{ApproximateNumberOfMessages, ApproximateNumberOfMessagesDelayed, ApproximateNumberOfMessagesNotVisible};
-        let names = [ApproximateNumberOfMessages, ApproximateNumberOfMessagesNotVisible, ApproximateNumberOfMessagesDelayed];
+        use QueueAttributeName::{
+            ApproximateNumberOfMessages, ApproximateNumberOfMessagesDelayed, ApproximateNumberOfMessagesNotVisible,
+        };
+        let names =
+            [ApproximateNumberOfMessages, ApproximateNumberOfMessagesNotVisible, ApproximateNumberOfMessagesDelayed];
         let get = self.sqs.get_queue_attributes().queue_url(self.name(queue)).set_attribute_names(Some(names.to_vec()));
         let attributes = get.send().await.expect("readable").attributes.unwrap_or_default();
         names.map(|name| attributes[&name].parse().expect("a number"))
@@ -197,11 +207,22 @@ impl Stack {
     }
 
     /// Delays, in seconds, with which wake-ups of a delivery were sent, from the log of the relay.
-    pub async fn delays_sent(&self, id: &str) -> Vec<i64> {
-        let log = std::fs::read_to_string(format!("{}/../{}", env!("CARGO_MANIFEST_DIR"), self.name("emulator_log"))).expect("the emulator keeps the functions' output");
-        let lines = log.lines().filter(|line| line.contains("wake-up sent") && line.contains(id));
+    pub fn delays_sent(&self, id: &str) -> Vec<i64> {
+        let of_delivery = |line: &Value| line["delivery.id"] == id;
+        self.log("wake-up sent")
+            .iter()
+            .filter(|l| of_delivery(l))
+            .filter_map(|l| l["retry.delay_seconds"].as_i64())
+            .collect()
+    }
+
+    /// Lines of the functions' logs with this message.
+    pub fn log(&self, message: &str) -> Vec<Value> {
+        let path = format!("{}/../{}", env!("CARGO_MANIFEST_DIR"), self.name("emulator_log"));
+        let log = std::fs::read_to_string(path).expect("the emulator keeps the functions' output");
+        let lines = log.lines().filter(|line| line.contains(message));
         let json = lines.filter_map(|line| serde_json::from_str::<Value>(&line[line.find('{')?..]).ok());
-        json.filter_map(|line| line["retry.delay_seconds"].as_i64()).collect()
+        json.filter(|line| line["message"] == message).collect()
     }
 
     pub async fn operator(&self, action: Value) -> Value {

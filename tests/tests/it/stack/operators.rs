@@ -3,6 +3,9 @@
 use domain::delivery::{DeadReason, State};
 use domain::record::Entry;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use url::Url;
 
 use super::{Stack, shared};
 use crate::receiver::Reply;
@@ -28,7 +31,11 @@ async fn a_redrive_of_25_is_released_once_however_often_it_is_approved() {
     let redrive = stack.id("redrive");
     let both = futures_util::future::join(stack.operator(approve(&redrive)), stack.operator(approve(&redrive))).await;
     for answer in [both.0, both.1, stack.operator(approve(&redrive)).await] {
-        assert_eq!((&answer["ok"], &answer["plan"]["released"], &answer["plan"]["skipped"]), (&json!(true), &json!(25), &json!(0)), "{answer}");
+        assert_eq!(
+            (&answer["ok"], &answer["plan"]["released"], &answer["plan"]["skipped"]),
+            (&json!(true), &json!(25), &json!(0)),
+            "{answer}"
+        );
     }
     assert_eq!(stack.operator(approve("another")).await["error"]["code"], "conflict");
     for id in &ids {
@@ -51,13 +58,23 @@ async fn a_redrive_of_25_is_released_once_however_often_it_is_approved() {
 async fn the_function_url_speaks_the_same_json() {
     let _shared = shared().await;
     let stack = Stack::connect().await;
-    let url = stack.name("operator_url");
+    let url = Url::parse(&stack.name("operator_url")).unwrap();
     let post = async |body: &str| -> (u16, Value) {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
         // The emulator wants a signature to be there, and does not check it; AWS does.
-        let signature = "AWS4-HMAC-SHA256 Credential=test/20261201/us-east-1/lambda/aws4_request, SignedHeaders=host, Signature=00";
-        let answer = client.post(&url).header("authorization", signature).body(body.to_owned()).send().await.unwrap();
-        (answer.status().as_u16(), serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap())
+        let signature =
+            "AWS4-HMAC-SHA256 Credential=test/20261201/us-east-1/lambda/aws4_request, SignedHeaders=host, Signature=00";
+        let (host, path) = (url.authority(), url.path());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: {signature}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let json = &answer[answer.find("\r\n\r\n").unwrap()..];
+        (status, serde_json::from_str(&json[json.find('{').unwrap()..=json.rfind('}').unwrap()]).unwrap())
     };
     let (status, answer) = post(r#"{"action":"explain","id":"there_is_none"}"#).await;
     assert_eq!((status, &answer["error"]["code"]), (404, &json!("not_found")));
@@ -78,7 +95,14 @@ async fn an_event_with_several_endpoints_has_to_be_named() {
         stack.wait_state(&id, url, 10, State::Delivered).await;
     }
     let answer = stack.operator(json!({"action": "explain", "id": id})).await;
-    assert_eq!((&answer["error"]["code"], answer["error"]["endpoints"].as_array().map(Vec::len)), (&json!("ambiguous"), Some(2)));
-    let answer = stack.operator(json!({"action": "cancel", "id": id, "endpoint": Stack::endpoint(&urls[0]).as_str(), "reason": "late"})).await;
+    assert_eq!(
+        (&answer["error"]["code"], answer["error"]["endpoints"].as_array().map(Vec::len)),
+        (&json!("ambiguous"), Some(2))
+    );
+    let answer = stack
+        .operator(
+            json!({"action": "cancel", "id": id, "endpoint": Stack::endpoint(&urls[0]).as_str(), "reason": "late"}),
+        )
+        .await;
     assert_eq!(answer["error"]["code"], "conflict");
 }
