@@ -50,14 +50,13 @@ RIGHTS = {
     "ScheduleRetry": {
         "DeliveriesTable": {f"dynamodb:{a}" for a in ("DescribeStream", "GetRecords", "GetShardIterator")},
         "*": {"dynamodb:ListStreams"},
-        "RetryQueue": {"sqs:SendMessage"},
+        "RetryQueue": {"sqs:SendMessage", "sqs:GetQueueAttributes"},
     },
     "DlqSweep": {
         "DeliveriesTable": RECORD_KEEPER,
         "PayloadsTable": {"dynamodb:PutItem", "dynamodb:UpdateItem"},
-        "IntakeDlq": QUEUE_READER,
-        "RetryDlq": QUEUE_READER,
-        "IntakeQueue": {"sqs:GetQueueAttributes"},
+        "IntakeDlq": {"sqs:ReceiveMessage", "sqs:DeleteMessage"},
+        "RetryDlq": {"sqs:ReceiveMessage", "sqs:DeleteMessage"},
         "RetryQueue": {"sqs:GetQueueAttributes"},
     },
     "RedriveApprove": {

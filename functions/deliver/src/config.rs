@@ -101,7 +101,7 @@ mod tests {
             ("DELIVERIES_TABLE", None),
             ("RETRY_QUEUE_ARN", Some(" ")),
             ("RETRY_SCHEDULE_SECONDS", Some("30,0")),
-            ("MAX_ATTEMPTS", Some("4")),
+            ("MAX_ATTEMPTS", Some("0")),
             ("LEASE_SECONDS", Some("45")),
             ("RECORD_RETENTION_DAYS", Some("17")),
             ("ALLOW_HTTP", Some("yes")),

@@ -94,14 +94,38 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             Task::Webhook(message) => self.webhook(job, message).await,
             Task::WakeUp(key, wake_up) => self.wake_up(job, key, wake_up).await,
             Task::Cancel(request) => self.cancel(job, request).await,
-            Task::Refused(refusal) => self.reject(job, refusal.clone()).await,
+            Task::Refused(refusal) => self.refused(job, refusal).await,
         }
+    }
+
+    /// A message that is not accepted. If an earlier deployment accepted it and died over it, that attempt ends here:
+    /// nothing else would ever end it.
+    async fn refused(&self, job: &Job<'_>, refusal: &Refusal) -> Result<Settled, StoreError> {
+        if let Some(key) = &refusal.key
+            && let Some(record) = self.deliveries.get(key).await?
+            && record.state == State::InFlight
+            && let Some(lease) = record.lease.as_ref().filter(|l| l.claim_id.message_id() == job.received.message_id)
+        {
+            let now = self.clock.now();
+            if lease.until > now {
+                return Ok(Settled::Return);
+            }
+            let next = transition::give_up(&record, self.settings.retention, now).map_err(illegal)?;
+            if self.write(&record, next).await? == Settled::Return {
+                return Ok(Settled::Return);
+            }
+        }
+        self.reject(job, refusal.clone()).await
     }
 
     /// A new webhook: its claim creates the record.
     async fn webhook(&self, job: &Job<'_>, message: &Message) -> Result<Settled, StoreError> {
         let target = match self.target(&message.key.endpoint, message.payload.url.as_deref(), false).await? {
             Target::Unknown => {
+                // An earlier attempt may have been made while the endpoint was there.
+                if let Some(there) = self.deliveries.get(&message.key).await? {
+                    return self.meet(job, there, Some(&message.payload), &Target::Unknown).await;
+                }
                 let detail =
                     format!("there is no endpoint {}: register it, then send the message again", message.key.endpoint);
                 return self.reject(job, Refusal::new(RejectedReason::UnknownEndpoint, detail).of(&message.key)).await;
@@ -252,6 +276,10 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         if !job.alone {
             return Ok(Settled::Alone);
         }
+        if payload.is_none() && record.payload_kept_until.is_none() {
+            // Only the message that carries the payload can go on.
+            return Ok(Settled::Done);
+        }
         let now = self.clock.now();
         let retention = self.settings.retention;
         let over = transition::end_after_abandon(&record, now).is_some();
@@ -298,6 +326,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                     detail: Some("payload_lost".to_owned()),
                     hint: None,
                     excerpt: None,
+                    budget: endpoint.policy.attempts,
                 };
                 let lost = Decision::Dead(DeadReason::PayloadLost);
                 let next =

@@ -71,7 +71,9 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         let mut kept_until = None;
         if let Some(due) = due {
             let until = transition::keep_until(due, record.deliver_by, now, retention);
-            if record.payload_kept_until.is_none_or(|kept| until.since(kept) > EXTEND_BEFORE_MS) {
+            // A dead letter is not extended later; a retry may come or the sweep extends it.
+            let slack_ms = if due.is_some() { EXTEND_BEFORE_MS } else { 0 };
+            if record.payload_kept_until.is_none_or(|kept| until.since(kept) > slack_ms) {
                 self.payloads.keep(&record.key, payload, until).await?;
                 kept_until = Some(until);
             }
@@ -131,7 +133,15 @@ fn examine(outcome: &Outcome, endpoint: &EndpointConfig, now: Millis) -> Finishe
         Outcome::Failed { .. } | Outcome::Blocked { .. } => None,
     };
     let class = classify(outcome, hint, &endpoint.overrides);
-    let mut finished = Finished { class, phase: Phase::Claimed, status: None, detail: None, hint, excerpt: None };
+    let mut finished = Finished {
+        class,
+        phase: Phase::Claimed,
+        status: None,
+        detail: None,
+        hint,
+        excerpt: None,
+        budget: endpoint.policy.attempts,
+    };
     match outcome {
         Outcome::Answered(answer) => {
             finished.phase = Phase::Head;

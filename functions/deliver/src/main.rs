@@ -7,7 +7,7 @@ use deliver::handler::Handler;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use platform::clock::{SystemClock, environment};
 use platform::dynamodb::{DeliveryTable, EndpointTable, PayloadTable};
-use platform::http::HttpSender;
+use sender::http::HttpSender;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {

@@ -20,8 +20,10 @@ async fn main() -> Result<(), Error> {
         retry_dlq: TransportDlq::new(sqs.clone(), config.retry_dlq_url),
         retry: platform::sqs::Queue::new(sqs, config.retry_queue_url),
     };
+    let deliveries = DeliveryTable::new(dynamodb.clone(), config.deliveries_table);
+    deliveries.warm().await;
     let sweep = Sweep {
-        deliveries: DeliveryTable::new(dynamodb.clone(), config.deliveries_table),
+        deliveries,
         payloads: PayloadTable::new(dynamodb, config.payloads_table),
         queues,
         clock: SystemClock,

@@ -13,7 +13,7 @@ pub enum Action {
     List(List),
     /// The story of one delivery.
     Explain(Explain),
-    /// Select dead letters for a redrive.
+    /// Select deliveries for a release.
     Propose(Propose),
     /// Decide for a plan.
     Approve(Approve),
@@ -53,7 +53,7 @@ pub struct Explain {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Propose {
-    /// Which dead letters.
+    /// Which deliveries.
     pub filter: Filter,
     /// Releases per second, 10 unless told.
     pub rate_per_second: Option<u32>,
@@ -71,15 +71,15 @@ pub struct Propose {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// `dead_lettered`, also when absent.
+    /// `dead_lettered`, also when absent, or `held`.
     pub state: Option<String>,
     /// Only this endpoint.
     pub endpoint: Option<String>,
     /// Only this reason.
     pub reason: Option<String>,
-    /// Dead-lettered at or after this time.
+    /// In that state since this time or later.
     pub after: Option<String>,
-    /// Dead-lettered before this time.
+    /// In that state since before this time.
     pub before: Option<String>,
     /// Only these events.
     pub ids: Option<Vec<String>>,

@@ -75,7 +75,7 @@ fn delivery(record: &Record) -> Value {
         "sender": record.sender,
         "deliver_by": millis(record.deliver_by),
         "completed_at": millis(record.completed_at),
-        "expires_at": record.expires_at.map(Millis::seconds_up),
+        "expires_at": millis(record.expires_at),
         "excerpt": record.excerpt,
         "cancelled_because": record.cancelled_because,
         "history_dropped": record.history_dropped,
@@ -127,10 +127,11 @@ fn next(record: &Record, now: Millis) -> String {
         }
         State::Held(reason) => match reason {
             HeldReason::Removed => {
-                "Nothing until its endpoint is registered again and the delivery is released.".to_owned()
+                "Nothing by itself: register its endpoint again, then release it with an approved plan.".to_owned()
             }
             HeldReason::Misconfigured => {
-                "Nothing until the configuration of its endpoint is repaired and the delivery is released.".to_owned()
+                "Nothing by itself: repair the configuration of its endpoint, then release it with an approved plan."
+                    .to_owned()
             }
             HeldReason::Paused | HeldReason::Disabled | HeldReason::Breaker => {
                 "Nothing until its endpoint is active again.".to_owned()

@@ -13,8 +13,10 @@ async fn main() -> Result<(), Error> {
     let config = Config::read(&environment).inspect_err(|e| tracing::error!(error = %e, "cannot start"))?;
     let aws = platform::aws::load().await;
     let dynamodb = platform::dynamodb::client(&aws);
+    let store = DeliveryTable::new(dynamodb.clone(), config.deliveries_table);
+    store.warm().await;
     let operator = Operator {
-        store: DeliveryTable::new(dynamodb.clone(), config.deliveries_table),
+        store,
         payloads: PayloadTable::new(dynamodb, config.payloads_table),
         clock: SystemClock,
         retention: config.retention,

@@ -1,8 +1,7 @@
-//! `propose`: freezes a selection of dead letters into a plan, for somebody to look at and approve.
+//! `propose`: freezes a selection of dead letters, or of held deliveries, into a plan, for somebody to look at and approve.
 
 use std::collections::BTreeMap;
 
-use domain::delivery::State;
 use domain::id::{EventId, hex};
 use domain::plan::{Frozen, MAX_DELIVERIES, PROPOSAL_MS, Plan, PlanState, digest};
 use domain::ports::{Clock, Deliveries, Payloads, Plans, Stored};
@@ -34,9 +33,6 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         if let Some(note) = &action.note {
             words("note", note)?;
         }
-        if let Some(state) = action.filter.state.as_deref().filter(|s| *s != "dead_lettered") {
-            return Err(Refusal::invalid(format!("only `state` dead_lettered can be redriven, not {state:?}")).into());
-        }
         let selection = self.select(&action.filter, deadline.plus(-STORE_MS)).await?;
         let count = selection.count();
         if count > MAX_DELIVERIES {
@@ -49,8 +45,9 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         if !selection.complete {
             return Err(Refusal::invalid("the selection did not fit into the time of one call: narrow the filter, for example by endpoint or time").into());
         }
+        let state = chosen_state(&action.filter)?;
         if count == 0 {
-            return Err(Refusal::new("not_found", "no dead letter matches the filter").into());
+            return Err(Refusal::new("not_found", format!("no {state} delivery matches the filter")).into());
         }
         let now = self.clock.now();
         let nonce: Vec<u8> = (0..2).flat_map(|_| self.clock.nonce().to_be_bytes()).collect();
@@ -99,10 +96,11 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
     }
 
     async fn select(&self, filter: &Filter, until: Millis) -> Result<Selection, Failure> {
+        let state = chosen_state(filter)?;
         let (after, before) =
             (time("filter.after", filter.after.as_deref())?, time("filter.before", filter.before.as_deref())?);
         let matches = |r: &Record| {
-            matches!(r.state, State::DeadLettered(_))
+            r.state.name() == state
                 && filter.endpoint.as_deref().is_none_or(|e| r.key.endpoint.as_str() == e)
                 && filter.reason.as_deref().is_none_or(|reason| r.state.reason() == Some(reason))
                 && after.is_none_or(|t| r.since >= t)
@@ -128,7 +126,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
             }
             return Ok(selection);
         }
-        let mut scan = Scan::new("dead_lettered", filter.endpoint.as_deref())?.between(after, before);
+        let mut scan = Scan::new(state, filter.endpoint.as_deref())?.between(after, before);
         while !scan.is_done() {
             if self.clock.now() >= until {
                 selection.complete = false;
@@ -143,6 +141,15 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
             }
         }
         Ok(selection)
+    }
+}
+
+/// The state that a filter selects from.
+fn chosen_state(filter: &Filter) -> Result<&'static str, Refusal> {
+    match filter.state.as_deref() {
+        None | Some("dead_lettered") => Ok("dead_lettered"),
+        Some("held") => Ok("held"),
+        Some(other) => Err(Refusal::invalid(format!("`filter.state` must be dead_lettered or held, not {other:?}"))),
     }
 }
 

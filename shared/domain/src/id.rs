@@ -60,7 +60,11 @@ impl EndpointKey {
         if ok {
             Ok(Self(id.to_owned()))
         } else {
-            Err(format!("`endpoint` must be 1 to 64 characters of A-Z a-z 0-9 _ -, not {id:?}"))
+            // Not quoted: it may be a URL with a token.
+            Err(format!(
+                "`endpoint` must be 1 to 64 characters of A-Z a-z 0-9 _ -, this one has {} or others",
+                id.chars().count()
+            ))
         }
     }
 
@@ -73,7 +77,7 @@ impl EndpointKey {
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix("url:") {
             Some(hash) if hash.len() == 32 && hash.bytes().all(|c| c.is_ascii_hexdigit()) => Ok(Self(text.to_owned())),
-            Some(_) => Err(format!("`endpoint` {text:?} is no endpoint key: `url:` is followed by 32 hex digits")),
+            Some(_) => Err("`endpoint` is no endpoint key: `url:` is followed by 32 hex digits".to_owned()),
             None => Self::registered(text),
         }
     }

@@ -75,23 +75,20 @@ pub struct Refusal {
     pub reason: RejectedReason,
     /// One sentence for a person: what is wrong and what to do.
     pub detail: String,
-    /// The event id, when it could be read.
-    pub event: Option<String>,
-    /// The endpoint, when it could be read.
-    pub endpoint: Option<String>,
+    /// The delivery that it would have been, when id and endpoint could be read.
+    pub key: Option<DeliveryKey>,
 }
 
 impl Refusal {
     /// A refusal of a message whose id could not be read.
     pub fn new(reason: RejectedReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), event: None, endpoint: None }
+        Self { reason, detail: detail.into(), key: None }
     }
 
     /// The same refusal, naming the delivery it would have been.
     #[must_use]
     pub fn of(mut self, key: &DeliveryKey) -> Self {
-        self.event = Some(key.event.to_string());
-        self.endpoint = Some(key.endpoint.to_string());
+        self.key = Some(key.clone());
         self
     }
 }
@@ -134,7 +131,7 @@ struct Wire<'a> {
 #[serde(deny_unknown_fields)]
 struct CancelWire<'a> {
     #[serde(borrow)]
-    cancel: CancelTarget<'a>,
+    cancel: &'a RawValue,
     #[serde(borrow, default, deserialize_with = "present")]
     reason: Raw<'a>,
 }
@@ -168,8 +165,10 @@ pub fn parse(raw: &str, limits: &Limits) -> Result<Intake, Refusal> {
             Problem::Invalid(detail) => invalid(detail),
             Problem::TooLarge(detail) => Refusal::new(RejectedReason::TooLarge, detail),
         };
-        refusal.event = readable("id").filter(|id| EventId::parse(id).is_ok());
-        refusal.endpoint = readable("endpoint").filter(|id| EndpointKey::registered(id).is_ok());
+        let endpoint = readable("endpoint").and_then(|id| EndpointKey::registered(&id).ok());
+        let endpoint = endpoint.or_else(|| Some(EndpointKey::inline(&url::Url::parse(&readable("url")?).ok()?)));
+        let event = readable("id").and_then(|id| EventId::parse(&id).ok());
+        refusal.key = event.zip(endpoint).map(|(event, endpoint)| DeliveryKey { event, endpoint });
         refusal
     })
 }
@@ -247,8 +246,13 @@ fn parse_webhook(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
 
 fn parse_cancel(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
     let wire: CancelWire<'_> = serde_json::from_str(raw).map_err(|e| e.to_string())?;
-    let event = EventId::parse(&text("cancel.id", wire.cancel.id)?.ok_or("`cancel.id` is missing".to_owned())?)?;
-    let (endpoint, state_key, _) = target(wire.cancel.endpoint, wire.cancel.url, limits)?;
+    // A wrong type would be reported together with its value, which may be a secret.
+    if !wire.cancel.get().starts_with('{') {
+        return Err("`cancel` must be an object with `id` and `endpoint`".to_owned().into());
+    }
+    let target_of: CancelTarget<'_> = serde_json::from_str(wire.cancel.get()).map_err(|e| e.to_string())?;
+    let event = EventId::parse(&text("cancel.id", target_of.id)?.ok_or("`cancel.id` is missing".to_owned())?)?;
+    let (endpoint, state_key, _) = target(target_of.endpoint, target_of.url, limits)?;
     let reason: String = text("reason", wire.reason)?.unwrap_or_default().chars().take(256).collect();
     Ok(Intake::Cancel(CancelRequest { key: DeliveryKey { event, endpoint }, state_key, reason }))
 }
@@ -360,9 +364,7 @@ fn time(name: &str, raw: Raw<'_>) -> Result<Option<Millis>, String> {
     let Some(value) = text(name, raw)? else { return Ok(None) };
     match Millis::parse_rfc3339(&value) {
         Some(time) => Ok(Some(time)),
-        None => {
-            Err(format!("`{name}` must be an RFC 3339 time with offset, such as 2026-12-01T10:00:00Z, not {value:?}"))
-        }
+        None => Err(format!("`{name}` must be an RFC 3339 time with offset, such as 2026-12-01T10:00:00Z")),
     }
 }
 
@@ -473,7 +475,12 @@ mod tests {
     #[test]
     fn a_refusal_names_the_delivery_when_it_can() {
         let refusal = parse(r#"{"id":"e1","endpoint":"p1","body":"","x":1}"#, &LIMITS).unwrap_err();
-        assert_eq!((refusal.event.as_deref(), refusal.endpoint.as_deref()), (Some("e1"), Some("p1")));
+        assert_eq!(refusal.key, DeliveryKey::parse("e1", "p1").ok());
+        let strict = Limits { allow_inline_urls: false, ..LIMITS };
+        let url = "https://h.example/x";
+        let raw = format!(r#"{{"id":"e1","url":"{url}","body":""}}"#);
+        assert_eq!(parse(&raw, &strict).unwrap_err().key, Some(webhook(&raw).key), "an inline URL too");
+        assert_eq!(parse(r#"{"id":"a.b","endpoint":"p1","body":""}"#, &LIMITS).unwrap_err().key, None);
     }
 
     #[test]

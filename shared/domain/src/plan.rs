@@ -124,7 +124,7 @@ impl Frozen {
 
     /// True while the delivery is as it was when the plan was proposed.
     pub fn still_describes(&self, record: &Record) -> bool {
-        matches!(record.state, State::DeadLettered(_))
+        matches!(record.state, State::DeadLettered(_) | State::Held(_))
             && record.attempt == self.attempt
             && record.generation == self.generation
     }
@@ -177,7 +177,9 @@ pub struct Progress {
 impl Progress {
     /// Counts delivery number `index` of the list, with its record as it is now.
     pub fn count(&mut self, plan: &Plan, index: usize, frozen: &Frozen, record: Option<&Record>) {
-        let Some(record) = record.filter(|r| plan.released(r)) else {
+        // Held again before its first attempt counts as skipped: nothing came of its release.
+        let held_again = |r: &Record| matches!(r.state, State::Held(_)) && r.attempt == frozen.attempt;
+        let Some(record) = record.filter(|r| plan.released(r) && !held_again(r)) else {
             if index < plan.next as usize {
                 self.skipped += 1;
             } else {
@@ -191,7 +193,7 @@ impl Progress {
             State::Delivered if !over => self.delivered += 1,
             State::DeadLettered(_) => self.failed += 1,
             State::Waiting(_) | State::InFlight | State::Held(_) | State::Delivered if over => self.failed += 1,
-            State::Waiting(_) | State::Held(_) if record.attempt == frozen.attempt => self.untried += 1,
+            State::Waiting(_) if record.attempt == frozen.attempt => self.untried += 1,
             State::InFlight
             | State::Waiting(_)
             | State::Held(_)

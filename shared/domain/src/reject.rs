@@ -54,8 +54,8 @@ pub async fn reject(
     let mut rejected = Rejected {
         reason: refusal.reason,
         detail: refusal.detail,
-        event: refusal.event,
-        endpoint: refusal.endpoint,
+        event: refusal.key.as_ref().map(|key| key.event.to_string()),
+        endpoint: refusal.key.as_ref().map(|key| key.endpoint.to_string()),
         bytes: raw.len() as u64,
         sender: sender.map(ToOwned::to_owned),
         since: now,

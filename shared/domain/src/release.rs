@@ -80,7 +80,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         if !kept {
             return Ok(());
         }
-        let next = transition::redrive(&record, &plan.id, due, kept_until, self.retention, now)
+        let next = transition::release(&record, &plan.id, due, kept_until, self.retention, now)
             .map_err(|e| StoreError::Corrupt(e.to_string()))?;
         match self.store.swap(&record, &next).await? {
             Swapped::Done | Swapped::Lost(_) => Ok(()),

@@ -62,6 +62,14 @@ pub fn check_header(name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Judges a header of an endpoint's configuration: like that of a message, but it may carry credentials.
+pub fn check_endpoint_header(name: &str, value: &str) -> Result<(), String> {
+    if ["authorization", "cookie"].iter().any(|allowed| name.eq_ignore_ascii_case(allowed)) {
+        return check_header("x-credentials", value).map_err(|_| format!("the value of {name} cannot be sent"));
+    }
+    check_header(name, value)
+}
+
 /// Builds the request of the attempt that the record has in flight. `now` becomes `webhook-timestamp`: the time of this
 /// attempt, signed afresh (Standard Webhooks, "Webhook metadata"). An error is a fault of stored data.
 pub fn build<'a>(

@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         let timing = Timing {
             request_ms: self.seconds_ms("REQUEST_TIMEOUT_SECONDS", 1..=30),
             function_ms: self.seconds_ms("FUNCTION_TIMEOUT_SECONDS", 3..=900),
-            lease_ms: self.seconds_ms("LEASE_SECONDS", 4..=3600),
+            lease_ms: self.seconds_ms("LEASE_SECONDS", 4..=900),
             visibility_ms: self.seconds_ms("VISIBILITY_TIMEOUT_SECONDS", 5..=43_200),
         };
         self.problems.extend(timing.check());
@@ -169,23 +169,12 @@ impl<'a> Reader<'a> {
             self.problem(format!("RETRY_SCHEDULE_SECONDS: {e}"));
             Waits::List(vec![1])
         });
-        let policy = RetryPolicy {
+        RetryPolicy {
             attempts: self.number("MAX_ATTEMPTS", 1..=100),
             waits,
             jitter_percent: u8::try_from(self.number("RETRY_JITTER_PERCENT", 0..=100)).unwrap_or(100),
             hint_cap_seconds: self.number("HINT_CAP_SECONDS", 1..=crate::retry::MAX_WAIT_SECONDS),
-        };
-        if let (Waits::List(list), 2..) = (&policy.waits, policy.attempts)
-            && list.len() > policy.attempts as usize - 1
-        {
-            self.problem(format!(
-                "RETRY_SCHEDULE_SECONDS has {} waits, but MAX_ATTEMPTS={} uses only {}",
-                list.len(),
-                policy.attempts,
-                policy.attempts - 1
-            ));
         }
-        policy
     }
 
     /// The settings, if nothing was wrong with them.

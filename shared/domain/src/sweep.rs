@@ -15,11 +15,14 @@ pub const EXTEND_BEFORE_MS: i64 = 5 * DAY_MS;
 /// More visible messages than this on the retry queue are more than a minute's work: nothing is re-armed meanwhile.
 pub const BUSY_QUEUE: i64 = 2_000;
 
-/// True for a wait that the relay has left alone so far: SQS could not wait that long when it began, nor when it was last
-/// touched.
+/// Clocks differ: a wait that is so many milliseconds below the relay's limit may have been left alone by it.
+const SKEW_MS: i64 = 10 * SECOND_MS;
+
+/// True for a wait that the relay may have left alone so far: SQS could not wait that long when it began, nor when it was
+/// last touched.
 pub fn needs_arming(record: &Record) -> bool {
     let relayed = record.armed_at.map_or(record.since, |at| at.max(record.since));
-    record.due.is_some_and(|due| due.since(relayed) > MAX_DELAY_SECONDS * SECOND_MS)
+    record.due.is_some_and(|due| due.since(relayed) > MAX_DELAY_SECONDS * SECOND_MS - SKEW_MS)
 }
 
 /// True when a waiting record should have been claimed long ago: past its due time and its last repair by the grace,
@@ -118,9 +121,9 @@ mod tests {
     fn only_long_waits_are_armed() {
         let mut record = in_flight(1);
         record.state = State::Waiting(WaitingReason::Scheduled);
-        record.due = Some(Millis(900_000));
+        record.due = Some(Millis(890_000));
         assert!(!needs_arming(&record));
-        record.due = Some(Millis(900_001));
+        record.due = Some(Millis(890_001));
         assert!(needs_arming(&record));
         record.armed_at = Some(Millis(1));
         assert!(!needs_arming(&record));

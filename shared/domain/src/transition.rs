@@ -163,6 +163,8 @@ pub struct Finished {
     pub hint: Option<Millis>,
     /// Start of the answer, printable.
     pub excerpt: Option<String>,
+    /// Attempts that the endpoint's policy allows now.
+    pub budget: u32,
 }
 
 /// The holder of an attempt records what came of it. `kept_until` is the retention of the payload, which is kept
@@ -185,6 +187,7 @@ pub fn finish(
     if let Decision::Retry { due } = decision {
         next.due = Some(due);
     }
+    next.budget = finished.budget;
     next.payload_kept_until = kept_until.or(record.payload_kept_until);
     if finished.class != Class::Accepted {
         next.excerpt = finished.excerpt.clone().map(|mut text| {
@@ -246,7 +249,7 @@ pub fn take_over(
         Heir::Message(_) => Event::TakeOverClaim,
         Heir::Queue(_) => Event::TakeOverWait,
     });
-    let mut next = moved(record, event, retention, now)?;
+    let mut next = abandon(record, event, retention, now)?;
     next.payload_kept_until = kept_until.or(record.payload_kept_until);
     if end.is_none() {
         match heir {
@@ -257,6 +260,18 @@ pub fn take_over(
             Heir::Queue(due) => next.due = Some(due),
         }
     }
+    Ok(next)
+}
+
+/// The message of an abandoned attempt is not accepted any more: without its payload there is nothing to send.
+pub fn give_up(record: &Record, retention: Retention, now: Millis) -> Result<Record, Illegal> {
+    let end = end_after_abandon(record, now).unwrap_or(Event::TakeOverDead(DeadReason::PayloadLost));
+    abandon(record, end, retention, now)
+}
+
+/// Ends the attempt in flight as abandoned.
+fn abandon(record: &Record, event: Event, retention: Retention, now: Millis) -> Result<Record, Illegal> {
+    let mut next = moved(record, event, retention, now)?;
     if let Some(lease) = &record.lease {
         next.remember(Entry::Attempt(Box::new(AttemptEntry {
             number: record.attempt,
@@ -368,8 +383,9 @@ pub fn extend(record: &Record, kept_until: Millis) -> Record {
     next
 }
 
-/// An approved plan brings a dead letter back, due at its slot, with a new budget.
-pub fn redrive(
+/// An approved plan releases a delivery, due at its slot: a dead letter with a new generation and budget, a held one as it
+/// is.
+pub fn release(
     record: &Record,
     plan: &str,
     due: Millis,
@@ -377,10 +393,13 @@ pub fn redrive(
     retention: Retention,
     now: Millis,
 ) -> Result<Record, Illegal> {
-    let mut next = moved(record, Event::Redrive, retention, now)?;
+    let held = matches!(record.state, State::Held(_));
+    let mut next = moved(record, if held { Event::Release } else { Event::Redrive }, retention, now)?;
     next.due = Some(due);
-    next.generation += 1;
-    next.budget_from = record.attempt;
+    if !held {
+        next.generation += 1;
+        next.budget_from = record.attempt;
+    }
     next.plan = Some(plan.to_owned());
     next.released_from = Some(record.state);
     next.payload_kept_until = Some(kept_until);
@@ -423,6 +442,7 @@ pub(crate) mod tests {
             detail: None,
             hint: None,
             excerpt: Some("x".repeat(300)),
+            budget: 3,
         }
     }
 
@@ -502,7 +522,7 @@ pub(crate) mod tests {
             Millis(9),
         )
         .unwrap();
-        let back = redrive(&dead, "plan-1", Millis(20), Millis(99), RETENTION, Millis(10)).unwrap();
+        let back = release(&dead, "plan-1", Millis(20), Millis(99), RETENTION, Millis(10)).unwrap();
         assert_eq!((back.generation, back.used(), back.attempt), (1, 0, 3));
         assert_eq!((back.expires_at, back.completed_at, back.endpoint_lane()), (None, None, None));
         assert_eq!(back.released_from, Some(State::DeadLettered(DeadReason::Exhausted)));

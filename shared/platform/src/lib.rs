@@ -1,7 +1,8 @@
-//! The outside of Redeliver: DynamoDB, SQS, HTTP, the clock, logs, and the shape of Lambda events.
+//! The outside of Redeliver: DynamoDB, SQS, the clock, logs, and the shape of Lambda events.
 //!
 //! This crate implements the ports of [`domain::ports`] and decides nothing: which change is made, when, and why, is said
-//! by the domain. The types of the AWS SDK end here.
+//! by the domain. The types of the AWS SDK end here. The HTTP client for endpoints is a crate of its own, `sender`, so that
+//! only `deliver` links it.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -11,8 +12,6 @@
 pub mod aws;
 pub mod clock;
 pub mod dynamodb;
-pub mod http;
 pub mod lambda;
-pub mod resolver;
 pub mod sqs;
 pub mod telemetry;

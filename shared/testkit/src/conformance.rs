@@ -26,6 +26,7 @@ fn failed() -> Finished {
         detail: Some("timeout".to_owned()),
         hint: Some(T.plus(9)),
         excerpt: Some("an excerpt".to_owned()),
+        budget: 8,
     }
 }
 
@@ -262,7 +263,7 @@ pub async fn endpoint_lists(table: &impl Deliveries, prefix: &str) {
         table.rows(range).await.expect("readable").rows.iter().any(|r| r.at == ItemKey::of(&dead.key))
     };
     assert!(listed().await);
-    let back = transition::redrive(&dead, "plan", T.plus(9), T, RETENTION, T).expect("possible");
+    let back = transition::release(&dead, "plan", T.plus(9), T, RETENTION, T).expect("possible");
     assert_eq!(table.swap(&dead, &back).await, Ok(Swapped::Done));
     assert!(!listed().await);
 }

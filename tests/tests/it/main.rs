@@ -1,10 +1,19 @@
 //! Tests of the whole, from fast to slow: the dependency wall, stories in virtual time, requests on the wire, and the real
 //! binaries on the local stack.
-#![allow(unreachable_pub, reason = "a test binary has no public interface")]
+#![allow(unreachable_pub, missing_docs, reason = "a test binary has no public interface")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests stop at the first surprise, run in real time, and print what they measure"
+)]
 
+mod documents;
 mod purity;
 mod receiver;
 mod stack;
 mod stories;
+mod template;
 mod wire;
 mod world;

@@ -48,7 +48,7 @@ fn the_pure_crate_is_pure() {
 #[test]
 fn the_wall_would_be_noticed_if_it_fell() {
     let linked = linked("platform");
-    for expected in ["tokio", "reqwest", "getrandom", "aws-sdk-dynamodb"] {
+    for expected in ["tokio", "getrandom", "aws-sdk-dynamodb"] {
         assert!(linked.contains(expected), "the check does not see {expected}");
     }
 }
@@ -60,5 +60,14 @@ fn one_tls_stack_and_no_legacy_http_stack_are_linked() {
         for banned in ["ring", "native-tls", "openssl", "testkit"] {
             assert!(!linked.contains(banned), "{function} links {banned}");
         }
+    }
+}
+
+#[test]
+fn only_deliver_links_the_http_client_for_endpoints() {
+    assert!(linked("deliver").contains("reqwest"));
+    for function in ["schedule-retry", "dlq-sweep", "redrive-approve"] {
+        let linked = linked(function);
+        assert!(!linked.contains("reqwest") && !linked.contains("sender"), "{function} links an HTTP client");
     }
 }

@@ -6,7 +6,7 @@ use domain::egress::EgressPolicy;
 use domain::outcome::{Answer, Class, Outcome, Phase, StatusOverrides, classify};
 use domain::ports::Sender;
 use domain::request::Request;
-use platform::http::HttpSender;
+use sender::http::HttpSender;
 use url::Url;
 
 use crate::receiver::{Receiver, Reply};

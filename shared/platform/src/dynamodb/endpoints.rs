@@ -8,6 +8,7 @@ use domain::endpoint::{EndpointConfig, Found};
 use domain::id::EndpointKey;
 use domain::outcome::StatusOverrides;
 use domain::ports::{Clock, Endpoints, StoreError};
+use domain::request::check_endpoint_header;
 use domain::retry::{RetryPolicy, Waits};
 use domain::signature::Secret;
 use domain::time::{Millis, SECOND_MS};
@@ -86,6 +87,10 @@ fn decode(item: &Item, defaults: &Defaults) -> Result<EndpointConfig, String> {
             .transpose()
     };
     let url = item.get("url").and_then(|v| v.as_s().ok()).ok_or("`url` is missing")?;
+    // The parser's message may repeat parts of the URL.
+    if !url::Url::parse(url).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host()) {
+        return Err("`url` is no http or https URL".to_owned());
+    }
     let timeout_ms = match number("timeout_seconds")? {
         Some(seconds @ 1..=30) => (i64::from(seconds) * SECOND_MS).min(defaults.timeout_ms),
         Some(_) => return Err("`timeout_seconds` must be between 1 and 30".to_owned()),
@@ -109,6 +114,9 @@ fn decode(item: &Item, defaults: &Defaults) -> Result<EndpointConfig, String> {
         Some(Err(_)) => return Err("`headers` is no map".to_owned()),
         None => Vec::new(),
     };
+    for (name, value) in &headers {
+        check_endpoint_header(name, value).map_err(|e| format!("`headers`: {e}"))?;
+    }
     let secrets = match item.get("secrets").map(|l| l.as_l()) {
         Some(Ok(list)) => list
             .iter()

@@ -1,5 +1,7 @@
 //! The port of the payloads table: immutable content, kept only when it is needed again.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::primitives::Blob;
@@ -89,20 +91,28 @@ impl Payloads for PayloadTable {
     }
 
     async fn load(&self, key: &DeliveryKey) -> Result<Vec<Payload>, StoreError> {
-        let page = self
-            .client
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", s(&partition(key)))
-            .consistent_read(true)
-            .send()
-            .await
-            .map_err(|e| unavailable("reading a payload", e))?;
-        // An unreadable or altered payload is as good as none: the record's hash decides.
-        let intact =
-            |item: &Item| decode(item).filter(|p| item.get("sk").and_then(|v| v.as_s().ok()) == Some(&p.hash()));
-        Ok(page.items().iter().filter_map(intact).collect())
+        let (mut payloads, mut start) = (Vec::new(), None);
+        loop {
+            let page = self
+                .client
+                .query()
+                .table_name(&self.table)
+                .key_condition_expression("pk = :pk")
+                .expression_attribute_values(":pk", s(&partition(key)))
+                .consistent_read(true)
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(|e| unavailable("reading a payload", e))?;
+            // An unreadable or altered payload is as good as none: the record's hash decides.
+            let intact =
+                |item: &Item| decode(item).filter(|p| item.get("sk").and_then(|v| v.as_s().ok()) == Some(&p.hash()));
+            payloads.extend(page.items().iter().filter_map(intact));
+            start = page.last_evaluated_key;
+            if start.as_ref().is_none_or(HashMap::is_empty) {
+                return Ok(payloads);
+            }
+        }
     }
 
     async fn extend(&self, key: &DeliveryKey, hash: &str, until: Millis) -> Result<bool, StoreError> {
