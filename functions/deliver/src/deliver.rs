@@ -23,6 +23,9 @@ use domain::wakeup::WakeUp;
 
 use crate::config::Settings;
 
+/// A wake-up that comes a moment too early tries so often.
+const CLAIMS: usize = 3;
+
 /// The function with its ports.
 pub struct Deliver<D, P, E, S, C> {
     /// The deliveries table.
@@ -198,16 +201,33 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         if !self.time_left(job, endpoint) {
             return Ok(Settled::Return);
         }
-        let lease = self.lease(job);
-        match self.deliveries.claim(key, wake_up.attempt.saturating_sub(1), &lease, self.clock.now()).await? {
-            Claimed::Started(record) => self.attempt_kept(job, *record, &kept, endpoint).await,
-            Claimed::Refused(Some(record)) => {
-                let hash = record.payload.as_ref().map(|p| p.hash.clone());
-                let payload = kept.iter().find(|p| Some(p.hash()) == hash);
-                self.meet(job, *record, payload, &target).await
+        let mut refused = None;
+        for _ in 0..CLAIMS {
+            let lease = self.lease(job);
+            match self.deliveries.claim(key, wake_up.attempt.saturating_sub(1), &lease, self.clock.now()).await? {
+                Claimed::Started(record) => return self.attempt_kept(job, *record, &kept, endpoint).await,
+                Claimed::Refused(None) => return Ok(Settled::Done),
+                Claimed::Refused(Some(record)) => {
+                    let knock = Knock::WakeUp { attempt: wake_up.attempt, due };
+                    let verdict = judge(&record, knock, &job.received.message_id, self.clock.now());
+                    refused = Some(*record);
+                    match verdict {
+                        // It became claimable while we looked.
+                        Verdict::Claim => {}
+                        Verdict::WaitUntil(due) => self.clock.sleep_until(due).await,
+                        Verdict::Duplicate
+                        | Verdict::Conflict
+                        | Verdict::Busy
+                        | Verdict::TakeOver
+                        | Verdict::TooEarly
+                        | Verdict::Expired => break,
+                    }
+                }
             }
-            Claimed::Refused(None) => Ok(Settled::Done),
         }
+        let Some(record) = refused else { return Ok(Settled::Return) };
+        let payload = kept.iter().find(|p| record.payload.as_ref().is_some_and(|r| r.hash == p.hash()));
+        self.meet(job, record, payload, &target).await
     }
 
     /// A record is there already: what it means for this message, and what is to be done about it.
@@ -280,6 +300,10 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             // Only the message that carries the payload can go on.
             return Ok(Settled::Done);
         }
+        let mut record = record;
+        if let Target::Send(endpoint) = target {
+            record.budget = endpoint.policy.attempts;
+        }
         let now = self.clock.now();
         let retention = self.settings.retention;
         let over = transition::end_after_abandon(&record, now).is_some();
@@ -345,7 +369,12 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         endpoint: &EndpointConfig,
     ) -> Result<Settled, StoreError> {
         let outcome = match request::build(&record, payload, endpoint, self.clock.now()) {
-            Ok(request) => self.sender.post(&request).await,
+            Ok(mut request) => {
+                // The claim may have taken long; the outcome has to be recorded before the invocation ends.
+                let left_ms = job.deadline.since(self.clock.now()) - FINISH_MARGIN_MS;
+                request.timeout_ms = request.timeout_ms.min(left_ms.max(0));
+                self.sender.post(&request).await
+            }
             Err(detail) => Outcome::Blocked { detail },
         };
         self.finish(job, record, payload, endpoint, &outcome).await

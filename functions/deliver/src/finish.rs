@@ -1,6 +1,8 @@
 //! The end of an attempt: classify, decide, keep the payload if it is needed again, record. Payload first, then the
 //! record, then (by the caller) the acknowledgement.
 
+use std::pin::pin;
+
 use domain::decide::{Decision, decide};
 use domain::endpoint::EndpointConfig;
 use domain::hint;
@@ -11,6 +13,7 @@ use domain::record::{ClaimId, Record};
 use domain::sweep::EXTEND_BEFORE_MS;
 use domain::time::{Millis, SECOND_MS};
 use domain::transition::{self, Finished};
+use futures_util::future::{Either, select};
 
 use crate::deliver::{Deliver, Job, Settled, illegal};
 
@@ -34,9 +37,18 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         let Some(claim_id) = record.lease.as_ref().map(|l| l.claim_id.clone()) else {
             return Err(StoreError::Corrupt("an attempt in flight has no lease".to_owned()));
         };
+        let last_moment = job.deadline.plus(-SECOND_MS);
         loop {
             let decision = decide(&record, finished.class, &endpoint.policy, answered, finished.hint, random);
-            match self.record(&record, payload, &finished, decision, answered).await {
+            // A call that hangs must not take the other messages of the batch down with it.
+            let recorded = {
+                let recording = pin!(self.record(&record, payload, &finished, decision, answered));
+                match select(recording, pin!(self.clock.sleep_until(last_moment))).await {
+                    Either::Left((recorded, _)) => recorded,
+                    Either::Right(_) => Err(StoreError::Unavailable("no time is left".to_owned())),
+                }
+            };
+            match recorded {
                 Ok(Recorded::Done(next)) => {
                     log_attempt(&record, &next, &finished, endpoint, answered);
                     return Ok(Settled::Done);
@@ -45,7 +57,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                 Ok(Recorded::Lost(there)) => {
                     return self.fenced(there.map(|r| *r), &record, &claim_id, &finished).await;
                 }
-                Err(error) if job.deadline.since(self.clock.now()) <= SECOND_MS + AGAIN_MS => return Err(error),
+                Err(error) if last_moment.since(self.clock.now()) <= AGAIN_MS => return Err(error),
                 Err(error) => {
                     tracing::warn!(delivery.id = %record.key.event, %error, "recording an outcome failed, trying again");
                     self.clock.sleep_until(self.clock.now().plus(AGAIN_MS)).await;

@@ -7,19 +7,22 @@ use domain::record::Record;
 use domain::sweep::{ARM_HORIZON_MS, needs_arming};
 use domain::time::Millis;
 use domain::transition;
+use futures_util::future::try_join_all;
 
 use crate::handler::{Depth, Run, Sweep};
 
 /// Rows per page.
 const PAGE: usize = 100;
+/// So many records are written at once.
+const CONCURRENT: usize = 25;
 
 impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
     /// One arm run over all shards.
     pub async fn arm(&self, run: &mut Run) {
-        for shard in 0..SHARDS {
+        for shard in self.shards() {
             if self.clock.now() >= run.until {
-                run.evidence.pages_left += u64::from(SHARDS - shard);
-                return;
+                run.evidence.pages_left += 1;
+                continue;
             }
             if let Err(error) = self.arm_shard(run, shard).await {
                 run.evidence.errors.push(format!("arm, shard {shard}: {error}"));
@@ -38,12 +41,9 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             let range = Range { lane: &lane, from, to: horizon, after: after.as_ref(), limit: PAGE };
             let page = if from <= horizon { self.deliveries.rows(range).await? } else { break };
             run.evidence.examined += page.rows.len() as u64;
-            for record in self.records(&page.rows).await? {
-                if needs_arming(&record) {
-                    self.touch(run, &record, false).await?;
-                    run.evidence.armed += 1;
-                }
-            }
+            let records = self.records(run, &page.rows).await?;
+            let long: Vec<Record> = records.into_iter().filter(needs_arming).collect();
+            run.evidence.armed += self.touch(run, &long, false).await?;
             after = page.rows.last().cloned().or(after);
             if !page.more {
                 break;
@@ -64,28 +64,47 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         Ok(())
     }
 
-    /// The deliveries behind some rows, as they are now.
-    pub(crate) async fn records(&self, rows: &[Row]) -> Result<Vec<Record>, StoreError> {
-        let keys: Vec<_> = rows.iter().map(|row| row.at.clone()).collect();
-        let stored = self.deliveries.get_many(&keys).await?;
-        Ok(stored
-            .into_iter()
-            .filter_map(|s| match s {
-                Stored::Delivery(record) => Some(*record),
-                Stored::Rejected(_) => None,
-            })
-            .collect())
+    /// All shards, beginning with another one each minute, so that none starves when the time is short.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = u8> + use<D, P, I, R, Q, C> {
+        let first = u8::try_from((self.clock.now().0 / 60_000).rem_euclid(i64::from(SHARDS))).unwrap_or(0);
+        (0..SHARDS).map(move |i| (first + i) % SHARDS)
     }
 
-    /// Marks a waiting record, so that the stream carries it.
-    pub(crate) async fn touch(&self, run: &mut Run, record: &Record, again: bool) -> Result<(), StoreError> {
+    /// The deliveries behind some rows, as they are now.
+    pub(crate) async fn records(&self, run: &mut Run, rows: &[Row]) -> Result<Vec<Record>, StoreError> {
+        let keys: Vec<_> = rows.iter().map(|row| row.at.clone()).collect();
+        let stored = self.deliveries.get_many(&keys).await?;
+        let mut records = Vec::with_capacity(stored.len());
+        for item in stored {
+            match item {
+                Stored::Delivery(record) => records.push(*record),
+                Stored::Rejected(_) => {}
+                Stored::Unreadable(at, why) => {
+                    run.evidence.unreadable += 1;
+                    tracing::error!(item.pk = at.pk, item.sk = at.sk, why, "an item cannot be read");
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    /// Marks waiting records, so that the stream carries them; returns how many were marked, or would be.
+    pub(crate) async fn touch(&self, run: &mut Run, records: &[Record], again: bool) -> Result<u64, StoreError> {
         if !run.act {
-            return Ok(());
+            return Ok(records.len() as u64);
         }
-        match self.deliveries.swap(record, &transition::touch(record, again, self.clock.now())).await? {
-            Swapped::Done => {}
-            Swapped::Lost(_) => run.evidence.skipped_moved += 1,
+        let now = self.clock.now();
+        let mut done = 0;
+        for some in records.chunks(CONCURRENT) {
+            let touched: Vec<Record> = some.iter().map(|record| transition::touch(record, again, now)).collect();
+            let swaps = some.iter().zip(&touched).map(|(old, new)| self.deliveries.swap(old, new));
+            for swapped in try_join_all(swaps).await? {
+                match swapped {
+                    Swapped::Done => done += 1,
+                    Swapped::Lost(_) => run.evidence.skipped_moved += 1,
+                }
+            }
         }
-        Ok(())
+        Ok(done)
     }
 }

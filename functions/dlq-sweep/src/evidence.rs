@@ -27,6 +27,8 @@ pub struct Evidence {
     pub skipped_queued: u64,
     /// Rows that had moved on: the index was behind, or somebody was faster.
     pub skipped_moved: u64,
+    /// Items that this version cannot read; they are left alone, and logged.
+    pub unreadable: u64,
     /// Messages of the transport DLQs turned into, or matched with, a record.
     pub drained: u64,
     /// Messages of the transport DLQs left there, because their delivery is being worked on.

@@ -39,7 +39,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             }
         };
         let until = share(self.clock.now(), run.until, 4);
-        for shard in 0..SHARDS {
+        for shard in self.shards() {
             if let Err(error) = self.overdue(run, shard, busy, until).await {
                 run.evidence.errors.push(format!("overdue, shard {shard}: {error}"));
             }
@@ -49,7 +49,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             run.evidence.errors.push(format!("plans: {error}"));
         }
         let until = share(self.clock.now(), run.until, 3);
-        for shard in 0..SHARDS {
+        for shard in self.shards() {
             if let Err(error) = self.held(run, shard, until).await {
                 run.evidence.errors.push(format!("held, shard {shard}: {error}"));
             }
@@ -95,47 +95,55 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 run.evidence.pages_left += 1;
                 return Ok(());
             }
-            let records = self.records(page).await?;
+            let records = self.records(run, page).await?;
             run.evidence.skipped_moved += (page.len() - records.len()) as u64;
+            let mut lost = Vec::new();
             for record in records {
                 match judge_overdue(&record, patience, now) {
                     Repair::Rearm if busy => run.evidence.skipped_queued += 1,
                     Repair::Rearm => {
                         let late = record.due.map_or(0, |due| now.since(due)) / SECOND_MS;
                         run.evidence.oldest_overdue_seconds = run.evidence.oldest_overdue_seconds.max(late);
-                        self.touch(run, &record, true).await?;
-                        run.evidence.rearmed += 1;
+                        lost.push(record);
                     }
-                    Repair::TakeOver => self.take_over(run, &record, None).await?,
+                    Repair::TakeOver => {
+                        self.take_over(run, &record, None).await?;
+                    }
                     Repair::Owned => run.evidence.skipped_owned += 1,
                     Repair::Leave => run.evidence.skipped_moved += 1,
                 }
             }
+            run.evidence.rearmed += self.touch(run, &lost, true).await?;
         }
         Ok(())
     }
 
-    /// Records the attempt in flight as abandoned; the delivery waits, due now, or is over. The payload is kept.
+    /// Records the attempt in flight as abandoned; the delivery waits, due now, or is over. The payload is kept. False when
+    /// the record changed meanwhile, so that nothing was done.
     pub(crate) async fn take_over(
         &self,
         run: &mut Run,
         record: &Record,
         kept_until: Option<Millis>,
-    ) -> Result<(), StoreError> {
-        run.evidence.taken_over += 1;
+    ) -> Result<bool, StoreError> {
         if !run.act {
-            return Ok(());
+            run.evidence.taken_over += 1;
+            return Ok(true);
         }
         let now = self.clock.now();
         let next = transition::take_over(record, Heir::Queue(now), kept_until, self.settings.retention, now)
             .map_err(|e| StoreError::Corrupt(e.to_string()))?;
         match self.deliveries.swap(record, &next).await? {
             Swapped::Done => {
+                run.evidence.taken_over += 1;
                 tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, attempt.number = record.attempt, delivery.state = %next.state, "abandoned attempt taken over");
             }
-            Swapped::Lost(_) => run.evidence.skipped_moved += 1,
+            Swapped::Lost(_) => {
+                run.evidence.skipped_moved += 1;
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn plans(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
@@ -153,8 +161,11 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 run.evidence.pages_left += 1;
                 return Ok(());
             }
-            if let Some((_, progress)) = release.advance(&id, until).await? {
-                run.evidence.released += u64::from(progress.released);
+            // One plan in trouble must not stop the others.
+            match release.advance(&id, until).await {
+                Ok(Some((_, progress))) => run.evidence.released += u64::from(progress.released),
+                Ok(None) => {}
+                Err(error) => run.evidence.errors.push(format!("plan {id}: {error}")),
             }
         }
         Ok(())
@@ -171,7 +182,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 run.evidence.pages_left += 1;
                 return Ok(());
             }
-            for record in self.records(page).await?.into_iter().filter(|r| matches!(r.state, State::Held(_))) {
+            for record in self.records(run, page).await?.into_iter().filter(|r| matches!(r.state, State::Held(_))) {
                 let expired = record.deliver_by.is_some_and(|by| by <= now);
                 let next = if expired {
                     run.evidence.expired += 1;

@@ -29,6 +29,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         }
         let now = self.clock.now();
         let mut items: Vec<(i64, Value)> = Vec::new();
+        let mut unreadable = 0;
         for _ in 0..ROUNDS {
             let wanted = limit - items.len();
             for stored in scan.next(&self.store, wanted).await? {
@@ -38,6 +39,11 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
                     }
                     Stored::Rejected(r) => {
                         ("rejected", Some(r.reason.name()), r.endpoint.as_deref(), r.since, rejected(r, now))
+                    }
+                    Stored::Unreadable(at, why) => {
+                        tracing::error!(item.pk = at.pk, item.sk = at.sk, why, "an item cannot be read");
+                        unreadable += 1;
+                        continue;
                     }
                 };
                 // The index may be behind; an attempt in flight keeps its place among the waiting.
@@ -54,7 +60,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
         }
         items.sort_by_key(|(since, _)| *since);
         let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
-        Ok(json!({"ok": true, "items": items, "cursor": scan.cursor()}))
+        Ok(json!({"ok": true, "items": items, "cursor": scan.cursor(), "unreadable": unreadable}))
     }
 }
 

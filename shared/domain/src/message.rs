@@ -22,6 +22,9 @@ pub const MAX_HEADERS: usize = 32;
 /// At most this many bytes of extra header names and values together.
 pub const MAX_HEADER_BYTES: usize = 8 * 1024;
 
+/// The longest sentence that a refusal has, in characters.
+pub const MAX_DETAIL_CHARS: usize = 300;
+
 /// What the deployment allows in a message.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -82,7 +85,9 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal of a message whose id could not be read.
     pub fn new(reason: RejectedReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), key: None }
+        // Bounded: it may name what the message calls its fields, and it is stored with the record.
+        let detail: String = detail.into();
+        Self { reason, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), key: None }
     }
 
     /// The same refusal, naming the delivery it would have been.
@@ -481,6 +486,25 @@ mod tests {
         let raw = format!(r#"{{"id":"e1","url":"{url}","body":""}}"#);
         assert_eq!(parse(&raw, &strict).unwrap_err().key, Some(webhook(&raw).key), "an inline URL too");
         assert_eq!(parse(r#"{"id":"a.b","endpoint":"p1","body":""}"#, &LIMITS).unwrap_err().key, None);
+    }
+
+    #[test]
+    fn a_refusal_repeats_no_values_and_is_bounded() {
+        let secret = "https://h.example/T000/tok3n?k=s3cr3t";
+        for raw in [
+            format!(r#"{{"id":"e","endpoint":"{secret}","body":""}}"#),
+            format!(r#"{{"id":"e","endpoint":"p","body":"","deliver_at":"{secret}"}}"#),
+            format!(r#"{{"cancel":"{secret}"}}"#),
+            format!(r#"{{"id":"{secret}","endpoint":"p","body":""}}"#),
+            format!(r#"{{"id":"e","endpoint":"p","body":"","headers":"{secret}"}}"#),
+        ] {
+            let detail = parse(&raw, &LIMITS).unwrap_err().detail;
+            assert!(!detail.contains("tok3n") && !detail.contains("s3cr3t"), "{raw}: {detail}");
+        }
+        let long = "x".repeat(500_000);
+        let detail =
+            parse(&format!(r#"{{"id":"e","endpoint":"p","body":"","{long}":1}}"#), &LIMITS).unwrap_err().detail;
+        assert!(detail.len() <= MAX_DETAIL_CHARS);
     }
 
     #[test]

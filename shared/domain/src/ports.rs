@@ -124,6 +124,8 @@ pub enum Stored {
     Delivery(Box<Record>),
     /// A message that was not accepted.
     Rejected(Box<Rejected>),
+    /// Something that this version cannot read. It must not stop what is done about the others.
+    Unreadable(ItemKey, String),
 }
 
 /// The deliveries table.

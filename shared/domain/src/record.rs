@@ -205,9 +205,10 @@ impl Record {
         })
     }
 
-    /// How many of the last attempts in a row were abandoned.
+    /// How many of the last attempts in a row were abandoned since its last release.
     pub fn abandoned_in_a_row(&self) -> usize {
-        self.attempts().rev().take_while(|a| a.detail.as_deref() == Some(ABANDONED)).count()
+        let abandoned = |entry: &&Entry| matches!(entry, Entry::Attempt(a) if a.detail.as_deref() == Some(ABANDONED));
+        self.history.iter().rev().take_while(abandoned).count()
     }
 
     /// True when some attempt may have reached the endpoint without our knowing.

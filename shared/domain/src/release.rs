@@ -104,7 +104,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
                 .into_iter()
                 .filter_map(|stored| match stored {
                     Stored::Delivery(record) => Some((ItemKey::of(&record.key), *record)),
-                    Stored::Rejected(_) => None,
+                    Stored::Rejected(_) | Stored::Unreadable(..) => None,
                 })
                 .collect();
             for (i, (frozen, key)) in list.iter().zip(&keys).enumerate() {

@@ -21,6 +21,9 @@ const SKEW_MS: i64 = 10 * SECOND_MS;
 /// True for a wait that the relay may have left alone so far: SQS could not wait that long when it began, nor when it was
 /// last touched.
 pub fn needs_arming(record: &Record) -> bool {
+    if !matches!(record.state, State::Waiting(_)) {
+        return false;
+    }
     let relayed = record.armed_at.map_or(record.since, |at| at.max(record.since));
     record.due.is_some_and(|due| due.since(relayed) > MAX_DELAY_SECONDS * SECOND_MS - SKEW_MS)
 }

@@ -499,6 +499,27 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_redrive_forgives_the_crashes_before_it() {
+        let mut dead = in_flight(1);
+        for _ in 0..2 {
+            dead = take_over(&dead, Heir::Message(lease("m")), None, RETENTION, Millis(61_000)).unwrap();
+        }
+        dead = take_over(
+            &Record { budget: 9, ..dead },
+            Heir::Queue(Millis(0)),
+            Some(Millis(1)),
+            RETENTION,
+            Millis(61_000),
+        )
+        .unwrap();
+        assert_eq!(dead.state, State::DeadLettered(DeadReason::Crashed));
+        let back = release(&dead, "plan-1", Millis(0), Millis(1), RETENTION, Millis(70_000)).unwrap();
+        let claimed = claim(&back, lease("w"), Millis(70_000)).unwrap();
+        let again = take_over(&claimed, Heir::Queue(Millis(0)), None, RETENTION, Millis(200_000)).unwrap();
+        assert_eq!(again.state, State::Waiting(WaitingReason::Recovered));
+    }
+
+    #[test]
     fn a_takeover_honours_what_happened_meanwhile() {
         let end = |change: &dyn Fn(&mut Record)| {
             let mut record = in_flight(1);

@@ -138,6 +138,8 @@ impl DeadQueue for TransportDlq {
             .receive_message()
             .queue_url(&self.queue_url)
             .max_number_of_messages(10)
+            // A short poll asks a part of SQS only, and may come back empty although there are messages.
+            .wait_time_seconds(1)
             .message_system_attribute_names(MessageSystemAttributeName::All)
             .send()
             .await

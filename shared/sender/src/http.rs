@@ -38,11 +38,13 @@ impl HttpSender {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider supports TLS 1.2 and 1.3")
             .with_root_certificates(roots)
             .with_no_client_auth();
+        // The client offers these only in a configuration that it made itself.
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let policy = Arc::new(policy);
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)

@@ -99,7 +99,9 @@ impl Deliveries for MemoryDeliveries {
     async fn create(&self, record: &Record) -> Result<Created, StoreError> {
         let mut state = self.state.borrow_mut();
         match state.records.get(&at(&record.key)) {
-            Some(there) if there == record => Ok(Created::New),
+            Some(there) if there == record || record.lease.as_ref().is_some_and(|l| there.is_held_by(&l.claim_id)) => {
+                Ok(Created::New)
+            }
             Some(there) => Ok(Created::Exists(Box::new(there.clone()))),
             None => {
                 state.put(record);

@@ -9,7 +9,7 @@ use domain::ports::{Clock, Created, Deliveries};
 use domain::record::ABANDONED;
 use domain::time::Millis;
 use domain::transition::Arrival;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::samples::{LIMITS, lease};
 use testkit::sender::status;
 
@@ -17,6 +17,10 @@ use crate::world::{START, TIMING, World, config};
 
 fn timeout() -> Outcome {
     Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
+}
+
+fn approve(proposed: &Value, redrive_id: &str) -> Value {
+    json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive_id, "reason": "fixed"})
 }
 
 #[tokio::test]
@@ -310,8 +314,7 @@ async fn a_redrive_is_spread_by_its_rate() {
     }
     world.settle_now().await;
     let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 5})).await;
-    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": "r", "reason": "fixed"});
-    world.act(approve).await;
+    world.act(approve(&proposed, "r")).await;
     for second in 1..10 {
         world.run_for_seconds(1).await;
         let after = world.sender.seen().len() as i64 - 50;
@@ -329,8 +332,7 @@ async fn a_redrive_without_a_payload_is_skipped_and_counted() {
     world.settle_now().await;
     world.payloads.clear();
     let proposed = world.act(json!({"action": "propose", "filter": {"ids": ["e"]}})).await;
-    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": "r", "reason": "fixed"});
-    let approved = world.act(approve).await;
+    let approved = world.act(approve(&proposed, "r")).await;
     assert_eq!((&approved["plan"]["skipped"], &approved["plan"]["state"]), (&json!(1), &json!("completed")));
     assert_eq!(world.record("e").await.state, State::DeadLettered(DeadReason::Permanent));
 }
@@ -493,4 +495,68 @@ async fn a_cancel_during_an_attempt_that_dies_is_honoured_at_the_takeover() {
     world.intake.send(&json!({"cancel": {"id": "e", "endpoint": "p"}}).to_string(), 0);
     world.run_for_seconds(300).await;
     assert_eq!((world.record("e").await.state, world.sender.seen().len()), (State::Cancelled, 0));
+}
+
+#[tokio::test]
+async fn a_held_delivery_is_released_by_a_plan_and_goes_on_in_its_generation() {
+    let world = World::new();
+    let p = EndpointKey::registered("p").unwrap();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.endpoints.set(&p, Found::Removed);
+    world.run_for_seconds(120).await;
+    world.endpoints.set(&p, Found::Config(Box::new(config())));
+    let proposed = world.act(json!({"action": "propose", "filter": {"state": "held", "endpoint": "p"}})).await;
+    assert_eq!((&proposed["count"], &proposed["by_reason"]["removed"]), (&json!(1), &json!(1)));
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 0, 2));
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"]), (&json!("completed"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_redriven_delivery_that_is_held_again_counts_as_skipped() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    assert_eq!(world.record("e").await.state, State::Held(HeldReason::Removed));
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    let plan = &done["plan"];
+    assert_eq!((&plan["state"], &plan["skipped"], &plan["released"]), (&json!("completed"), &json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn an_attempt_that_died_is_not_stuck_when_its_endpoint_is_deleted() {
+    let world = World::new();
+    let message = world.send("e");
+    claimed_by_a_dead_process(&world, &message).await;
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Unknown);
+    world.run_for_seconds(400).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, world.payloads.len()), (State::Held(HeldReason::Removed), 1));
+    assert!(world.intake.is_empty());
+}
+
+#[tokio::test]
+async fn an_attempt_that_died_is_not_stuck_when_its_message_is_not_accepted_any_more() {
+    let mut world = World::new();
+    let message = world.send("e");
+    claimed_by_a_dead_process(&world, &message).await;
+    world.handler.deliver.settings.limits.max_body_bytes = 1;
+    world.settle_now().await;
+    assert_eq!((world.record("e").await.state, world.intake.len()), (State::InFlight, 1));
+    world.run_for_seconds(400).await;
+    let record = world.record("e").await;
+    assert_eq!(record.state, State::DeadLettered(DeadReason::PayloadLost));
+    assert_eq!(record.attempts().next().unwrap().detail.as_deref(), Some(ABANDONED));
+    let listed = world.act(json!({"action": "list", "state": "rejected"})).await;
+    assert_eq!(listed["items"][0]["reason"], "too_large");
 }

@@ -7,16 +7,23 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use domain::id::{DeliveryKey, EventId};
-use domain::ports::{Claimed, Created, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped};
+use domain::ports::{
+    Claimed, Clock, Created, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped,
+};
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
 use domain::time::Millis;
 
 use super::item::{self, Item, n, s};
 use super::{DeliveryTable, unavailable};
+use crate::clock::SystemClock;
 
 /// A batch read takes at most so many keys.
 const BATCH: usize = 100;
+/// Keys that a batch read leaves out are asked for again so often, after pauses that double.
+const TRIES: u32 = 5;
+/// The first of these pauses, in milliseconds.
+const FIRST_PAUSE_MS: i64 = 50;
 
 /// The old item that came with a failed condition; `Err` for any other failure.
 fn lost_update(error: SdkError<UpdateItemError>) -> Result<Option<Item>, StoreError> {
@@ -80,6 +87,7 @@ impl Deliveries for DeliveryTable {
         let distinct: Vec<Item> = distinct.into_iter().map(|(pk, sk)| item::text_key(pk, sk)).collect();
         for batch in distinct.chunks(BATCH) {
             let mut wanted = batch.to_vec();
+            let mut tries = 0;
             while !wanted.is_empty() {
                 let request = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
                 let answer = self
@@ -89,11 +97,16 @@ impl Deliveries for DeliveryTable {
                     .send()
                     .await
                     .map_err(|e| unavailable("reading items", e))?;
-                for item in answer.responses.unwrap_or_default().values().flatten() {
-                    found.push(item::decode_stored(item)?);
-                }
+                found.extend(answer.responses.unwrap_or_default().values().flatten().map(item::decode_stored));
                 let mut left = answer.unprocessed_keys.unwrap_or_default();
                 wanted = left.remove(&self.table).map(|k| k.keys).unwrap_or_default();
+                if !wanted.is_empty() {
+                    if tries == TRIES {
+                        return Err(StoreError::Unavailable("reading items: the table is throttled".to_owned()));
+                    }
+                    SystemClock.sleep_until(SystemClock.now().plus(FIRST_PAUSE_MS << tries)).await;
+                    tries += 1;
+                }
             }
         }
         Ok(found)
@@ -118,8 +131,9 @@ impl Deliveries for DeliveryTable {
                 self.get(&record.key).await?.ok_or_else(|| StoreError::Unavailable("a record vanished".to_owned()))?
             }
         };
-        // Our own write, repeated underneath us after its answer was lost.
-        if item::encode(&old) == new { Ok(Created::New) } else { Ok(Created::Exists(Box::new(old))) }
+        // Our own write, repeated underneath us after its answer was lost; a cancel may have marked it since.
+        let held_by_us = record.lease.as_ref().is_some_and(|lease| old.is_held_by(&lease.claim_id));
+        if held_by_us || item::encode(&old) == new { Ok(Created::New) } else { Ok(Created::Exists(Box::new(old))) }
     }
 
     async fn claim(&self, key: &DeliveryKey, attempt: u32, lease: &Lease, now: Millis) -> Result<Claimed, StoreError> {

@@ -269,12 +269,15 @@ fn decode_rejected(item: &Item) -> Result<Rejected, StoreError> {
 }
 
 /// Whatever an item of an index's row is.
-pub(super) fn decode_stored(item: &Item) -> Result<Stored, StoreError> {
-    if Attributes(item).text("pk").is_some_and(|pk| pk.starts_with("R#")) {
+pub(super) fn decode_stored(item: &Item) -> Stored {
+    let a = Attributes(item);
+    let text = |name: &str| a.text(name).unwrap_or_default().to_owned();
+    let read = if text("pk").starts_with("R#") {
         decode_rejected(item).map(|r| Stored::Rejected(Box::new(r)))
     } else {
         decode(item).map(|r| Stored::Delivery(Box::new(r)))
-    }
+    };
+    read.unwrap_or_else(|e| Stored::Unreadable(ItemKey { pk: text("pk"), sk: text("sk") }, e.to_string()))
 }
 
 /// Size of an item as DynamoDB bills it, in bytes: names and values, numbers by their significant digits.
