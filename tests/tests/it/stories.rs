@@ -2,11 +2,13 @@
 
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
-use domain::id::EndpointKey;
+use domain::id::{EndpointKey, sha256_hex};
 use domain::message::{Intake, parse};
 use domain::outcome::{Answer, Class, Outcome, Phase};
-use domain::ports::{Clock, Created, Deliveries};
+use domain::plan::{Approval, Plan, PlanState, Who};
+use domain::ports::{Clock, Created, Deliveries, Plans};
 use domain::record::ABANDONED;
+use domain::settings::INTAKE_MAX_RECEIVES;
 use domain::time::Millis;
 use domain::transition::Arrival;
 use serde_json::{Value, json};
@@ -559,4 +561,48 @@ async fn an_attempt_that_died_is_not_stuck_when_its_message_is_not_accepted_any_
     assert_eq!(record.attempts().next().unwrap().detail.as_deref(), Some(ABANDONED));
     let listed = world.act(json!({"action": "list", "state": "rejected"})).await;
     assert_eq!(listed["items"][0]["reason"], "too_large");
+}
+
+#[tokio::test]
+async fn a_misconfigured_endpoint_holds_and_says_why_in_its_state() {
+    let world = World::new();
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Misconfigured("`url` is missing".to_owned()));
+    world.send("e");
+    world.run_for_seconds(60).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.attempt), (State::Held(HeldReason::Misconfigured), 0));
+    assert_eq!((world.payloads.len(), world.sender.seen().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn an_approval_that_dies_before_its_first_release_is_continued_by_the_sweep() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    let plan = world.table.plan(proposed["plan_id"].as_str().unwrap()).await.unwrap().unwrap();
+    let by = Who { name: "ada".to_owned(), verified: false };
+    let approval = Approval { redrive_id: "r".to_owned(), reason: "fixed".to_owned(), by, at: world.clock.now().0 };
+    let approved = Plan { state: PlanState::Ramping, approval: Some(approval), rev: plan.rev + 1, ..plan.clone() };
+    assert_eq!(world.table.save_plan(&plan, &approved).await, Ok(true));
+    let evidence = world.sweep_run("reconcile").await;
+    assert_eq!(evidence.released, 1);
+    world.run_for_seconds(5).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_message_in_a_dlq_is_rejected_unparsed_only_after_it_has_been_received_there_too_often() {
+    let world = World::new();
+    let good = json!({"id": "e", "endpoint": "p", "body": "x"}).to_string();
+    world.intake_dlq.send(&good, 0);
+    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 2);
+    world.sweep_run("reconcile").await;
+    assert_eq!(world.record("e").await.state, State::Waiting(WaitingReason::Recovered));
+    let poison = json!({"id": "f", "endpoint": "p", "body": "x"}).to_string();
+    world.intake_dlq.send(&poison, 0);
+    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 3);
+    assert_eq!(world.sweep_run("reconcile").await.rejected, 1);
+    assert_eq!(world.payloads.raw(&sha256_hex(poison.as_bytes())), Some(poison));
 }

@@ -216,10 +216,14 @@ impl Stack {
             .collect()
     }
 
+    /// What the functions wrote, and the emulator.
+    pub fn log_path(&self) -> String {
+        format!("{}/../{}", env!("CARGO_MANIFEST_DIR"), self.name("emulator_log"))
+    }
+
     /// Lines of the functions' logs with this message.
     pub fn log(&self, message: &str) -> Vec<Value> {
-        let path = format!("{}/../{}", env!("CARGO_MANIFEST_DIR"), self.name("emulator_log"));
-        let log = std::fs::read_to_string(path).expect("the emulator keeps the functions' output");
+        let log = std::fs::read_to_string(self.log_path()).expect("the emulator keeps the functions' output");
         let lines = log.lines().filter(|line| line.contains(message));
         let json = lines.filter_map(|line| serde_json::from_str::<Value>(&line[line.find('{')?..]).ok());
         json.filter(|line| line["message"] == message).collect()

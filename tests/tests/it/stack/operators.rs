@@ -106,3 +106,50 @@ async fn an_event_with_several_endpoints_has_to_be_named() {
         .await;
     assert_eq!(answer["error"]["code"], "conflict");
 }
+
+#[tokio::test]
+async fn no_log_line_and_no_record_holds_a_path_a_payload_or_a_header() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let marks = ["t0kenInPath", "s3cretInQuery", "p4yloadText", "h3aderValue"];
+    let [path, query, body, header] = marks;
+    let send = async |id: &str, url: &str| {
+        stack.send_raw(&json!({"id": id, "url": url, "body": body, "headers": {"x-key": header}}).to_string()).await;
+    };
+    let base = stack.receiver.script(path, [Reply::status(500), Reply::Close, Reply::with(400, "", "no")]);
+    let unused = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap().port();
+    let urls = [
+        base.clone(),
+        format!("http://127.0.0.1:{unused}/{path}?k={query}"),
+        format!("http://10.0.0.1/{path}?k={query}"),
+        format!("http://no.invalid/{path}?k={query}"),
+    ];
+    for (i, url) in urls.iter().enumerate() {
+        send(&stack.id(&format!("leak{i}")), url).await;
+    }
+    stack.send_raw(&json!({"id": stack.id("leak"), "endpoint": base, "body": body}).to_string()).await;
+    let dead = State::DeadLettered(DeadReason::Permanent);
+    let id = stack.id("leak_done");
+    send(&id, &base).await;
+    stack.wait_state(&id, &base, 40, dead).await;
+    let lines = stack.log("attempt").len() + stack.log("message rejected").len();
+    assert!(lines > 4, "there is something to look at");
+    let log = std::fs::read_to_string(stack.log_path()).unwrap();
+    for mark in marks {
+        let line = log.lines().find(|line| line.contains(mark));
+        assert_eq!(line, None, "{mark} is in the log");
+    }
+    let mut start = None;
+    loop {
+        let scan = stack.dynamodb.scan().table_name(stack.name("deliveries_table")).set_exclusive_start_key(start);
+        let page = scan.send().await.unwrap();
+        for item in page.items() {
+            let text = format!("{item:?}");
+            assert!(!marks.iter().any(|mark| text.contains(mark)), "{text}");
+        }
+        start = page.last_evaluated_key;
+        if start.as_ref().is_none_or(std::collections::HashMap::is_empty) {
+            break;
+        }
+    }
+}
