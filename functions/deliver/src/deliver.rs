@@ -3,25 +3,25 @@
 //! Nothing here is undone on the way: whatever is written is right even if the process dies on the next line. Only what
 //! could not be settled is handed back to the queue.
 
-use domain::cancel;
 use domain::claim::{EARLY_MS, Knock, Verdict, judge};
 use domain::decide::Decision;
-use domain::delivery::{DeadReason, HeldReason, Illegal, RejectedReason, State, WaitingReason};
-use domain::endpoint::{EndpointConfig, Found};
-use domain::id::{DeliveryKey, EndpointKey};
+use domain::delivery::{DeadReason, Illegal, RejectedReason, WaitingReason};
+use domain::endpoint::EndpointConfig;
+use domain::id::DeliveryKey;
 use domain::message::{CancelRequest, Message, Refusal};
-use domain::outcome::{Class, Outcome, Phase, StatusOverrides};
+use domain::outcome::{Class, Outcome, Phase};
 use domain::payload::Payload;
-use domain::ports::{Claimed, Clock, Created, Deliveries, Endpoints, Payloads, Received, Sender, StoreError, Swapped};
-use domain::record::{ClaimId, Lease, Record};
-use domain::reject;
+use domain::ports::{Claimed, Clock, Created, Deliveries, Endpoints, Payloads, Received, Sender, StoreError};
+use domain::record::Record;
 use domain::request;
 use domain::settings::FINISH_MARGIN_MS;
 use domain::time::Millis;
-use domain::transition::{self, Arrival, Heir};
+use domain::transition::{self, Arrival};
 use domain::wakeup::WakeUp;
 
 use crate::config::Settings;
+use crate::gates::Target;
+use crate::meet::log_parked;
 
 /// A wake-up that comes a moment too early tries so often.
 const CLAIMS: usize = 3;
@@ -79,13 +79,6 @@ pub enum Settled {
     Alone,
 }
 
-/// Where a delivery may go.
-enum Target {
-    Send(Box<EndpointConfig>),
-    Hold(HeldReason),
-    Unknown,
-}
-
 pub(crate) fn illegal(e: Illegal) -> StoreError {
     StoreError::Corrupt(e.to_string())
 }
@@ -99,26 +92,6 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             Task::Cancel(request) => self.cancel(job, request).await,
             Task::Refused(refusal) => self.refused(job, refusal).await,
         }
-    }
-
-    /// A message that is not accepted. If an earlier deployment accepted it and died over it, that attempt ends here:
-    /// nothing else would ever end it.
-    async fn refused(&self, job: &Job<'_>, refusal: &Refusal) -> Result<Settled, StoreError> {
-        if let Some(key) = &refusal.key
-            && let Some(record) = self.deliveries.get(key).await?
-            && record.state == State::InFlight
-            && let Some(lease) = record.lease.as_ref().filter(|l| l.claim_id.message_id() == job.received.message_id)
-        {
-            let now = self.clock.now();
-            if lease.until > now {
-                return Ok(Settled::Return);
-            }
-            let next = transition::give_up(&record, self.settings.retention, now).map_err(illegal)?;
-            if self.write(&record, next).await? == Settled::Return {
-                return Ok(Settled::Return);
-            }
-        }
-        self.reject(job, refusal.clone()).await
     }
 
     /// A new webhook: its claim creates the record.
@@ -230,106 +203,6 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         self.meet(job, record, payload, &target).await
     }
 
-    /// A record is there already: what it means for this message, and what is to be done about it.
-    async fn meet(
-        &self,
-        job: &Job<'_>,
-        record: Record,
-        payload: Option<&Payload>,
-        target: &Target,
-    ) -> Result<Settled, StoreError> {
-        let hash;
-        let knock = match &job.task {
-            Task::WakeUp(_, wake_up) => Knock::WakeUp { attempt: wake_up.attempt, due: Millis(wake_up.due) },
-            Task::Webhook(message) => {
-                hash = message.payload.hash();
-                Knock::Message { payload_hash: &hash }
-            }
-            Task::Cancel(_) | Task::Refused(_) => return Ok(Settled::Done),
-        };
-        let now = self.clock.now();
-        let retention = self.settings.retention;
-        match judge(&record, knock, &job.received.message_id, now) {
-            Verdict::Duplicate => {
-                tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, state = record.state.name(), "duplicate suppressed");
-                Ok(Settled::Done)
-            }
-            Verdict::Conflict => {
-                let detail = "this id and endpoint came before with another payload: use a new id for a new event";
-                self.reject(job, Refusal::new(RejectedReason::IdConflict, detail).of(&record.key)).await
-            }
-            Verdict::Busy => Ok(Settled::Return),
-            Verdict::TakeOver => self.take_over(job, record, payload, target).await,
-            Verdict::TooEarly => self.write(&record, transition::touch(&record, false, now)).await,
-            Verdict::Expired => {
-                self.write(&record, transition::expire(&record, retention, now).map_err(illegal)?).await
-            }
-            Verdict::Claim | Verdict::WaitUntil(_) => match target {
-                Target::Hold(reason) => {
-                    self.write(&record, transition::hold(&record, *reason, retention, now).map_err(illegal)?).await
-                }
-                Target::Unknown => {
-                    self.write(
-                        &record,
-                        transition::hold(&record, HeldReason::Removed, retention, now).map_err(illegal)?,
-                    )
-                    .await
-                }
-                Target::Send(_) if payload.is_none() => {
-                    tracing::error!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, "the kept payload is gone");
-                    self.write(&record, transition::lose_payload(&record, retention, now).map_err(illegal)?).await
-                }
-                // It became claimable while we looked, or within two seconds; the message comes back for it.
-                Target::Send(_) => Ok(Settled::Return),
-            },
-        }
-    }
-
-    /// The lease of an earlier attempt ran out: that attempt counts as abandoned, and the next one starts, alone.
-    async fn take_over(
-        &self,
-        job: &Job<'_>,
-        record: Record,
-        payload: Option<&Payload>,
-        target: &Target,
-    ) -> Result<Settled, StoreError> {
-        if !job.alone {
-            return Ok(Settled::Alone);
-        }
-        if payload.is_none() && record.payload_kept_until.is_none() {
-            // Only the message that carries the payload can go on.
-            return Ok(Settled::Done);
-        }
-        let mut record = record;
-        if let Target::Send(endpoint) = target {
-            record.budget = endpoint.policy.attempts;
-        }
-        let now = self.clock.now();
-        let retention = self.settings.retention;
-        let over = transition::end_after_abandon(&record, now).is_some();
-        if let (false, Some(payload), Target::Send(endpoint)) = (over, payload, target) {
-            if !self.time_left(job, endpoint) {
-                return Ok(Settled::Return);
-            }
-            let next = transition::take_over(&record, Heir::Message(self.lease(job)), None, retention, now)
-                .map_err(illegal)?;
-            return match self.deliveries.swap(&record, &next).await? {
-                Swapped::Done => self.attempt(job, next, payload, endpoint).await,
-                Swapped::Lost(_) => Ok(Settled::Return),
-            };
-        }
-        let kept_until = match payload {
-            Some(payload) => {
-                let until = transition::keep_until(None, record.deliver_by, now, retention);
-                self.payloads.keep(&record.key, payload, until).await?;
-                Some(until)
-            }
-            None => None,
-        };
-        let next = transition::take_over(&record, Heir::Queue(now), kept_until, retention, now).map_err(illegal)?;
-        self.write(&record, next).await
-    }
-
     /// The attempt of a claimed wake-up, with the payload that the record names.
     async fn attempt_kept(
         &self,
@@ -361,7 +234,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
     }
 
     /// One attempt: exactly one HTTP request, then its outcome on record.
-    async fn attempt(
+    pub(crate) async fn attempt(
         &self,
         job: &Job<'_>,
         record: Record,
@@ -379,96 +252,4 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         };
         self.finish(job, record, payload, endpoint, &outcome).await
     }
-
-    async fn cancel(&self, job: &Job<'_>, request: &CancelRequest) -> Result<Settled, StoreError> {
-        let sender = job.received.sender.as_deref();
-        let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
-        let done =
-            cancel::cancel(&self.deliveries, request, &because, sender, self.settings.retention, self.clock.now())
-                .await?;
-        tracing::info!(delivery.id = %request.key.event, endpoint.key = %request.key.endpoint, cancel.result = ?done, "cancel");
-        Ok(Settled::Done)
-    }
-
-    async fn reject(&self, job: &Job<'_>, refusal: Refusal) -> Result<Settled, StoreError> {
-        let sender = job.received.sender.as_deref();
-        let raw = &job.received.body;
-        let now = self.clock.now();
-        let rejected =
-            reject::reject(&self.deliveries, &self.payloads, raw, refusal, sender, self.settings.retention, now)
-                .await?;
-        tracing::warn!(
-            delivery.id = rejected.event,
-            endpoint.key = rejected.endpoint,
-            reject.reason = rejected.reason.name(),
-            reject.detail = rejected.detail,
-            reject.sha256 = rejected.sha256,
-            reject.seen = rejected.seen,
-            "message rejected"
-        );
-        Ok(Settled::Done)
-    }
-
-    /// Writes a change; whoever was faster has settled it, or its message will.
-    async fn write(&self, record: &Record, next: Record) -> Result<Settled, StoreError> {
-        match self.deliveries.swap(record, &next).await? {
-            Swapped::Done => {
-                log_parked(&next);
-                Ok(Settled::Done)
-            }
-            Swapped::Lost(_) => Ok(Settled::Return),
-        }
-    }
-
-    async fn target(&self, endpoint: &EndpointKey, url: Option<&str>, fresh: bool) -> Result<Target, StoreError> {
-        if endpoint.is_inline() {
-            let config = |url: &str| EndpointConfig {
-                url: url.to_owned(),
-                timeout_ms: self.settings.defaults.timeout_ms,
-                policy: self.settings.defaults.policy.clone(),
-                headers: Vec::new(),
-                overrides: StatusOverrides::default(),
-                secrets: Vec::new(),
-            };
-            // Without its payload the URL is not known; the caller sees that the payload is gone.
-            return Ok(Target::Send(Box::new(config(url.unwrap_or_default()))));
-        }
-        let mut found = self.endpoints.find(endpoint, fresh).await?;
-        if !fresh && !matches!(found, Found::Config(_)) {
-            // A verdict to hold or reject is never taken from the cache.
-            found = self.endpoints.find(endpoint, true).await?;
-        }
-        Ok(match found {
-            Found::Config(config) => Target::Send(config),
-            Found::Removed => Target::Hold(HeldReason::Removed),
-            Found::Misconfigured(why) => {
-                tracing::error!(endpoint.key = %endpoint, why, "an endpoint's configuration cannot be used");
-                Target::Hold(HeldReason::Misconfigured)
-            }
-            Found::Unknown => Target::Unknown,
-        })
-    }
-
-    /// True when the longest request and the recording of its outcome fit into what is left of the invocation.
-    fn time_left(&self, job: &Job<'_>, endpoint: &EndpointConfig) -> bool {
-        job.deadline.since(self.clock.now()) > endpoint.timeout_ms + FINISH_MARGIN_MS
-    }
-
-    fn lease(&self, job: &Job<'_>) -> Lease {
-        Lease {
-            until: self.clock.now().plus(self.settings.timing.lease_ms),
-            claim_id: ClaimId::new(&job.received.message_id, self.clock.nonce()),
-        }
-    }
-}
-
-fn log_parked(record: &Record) {
-    tracing::info!(
-        delivery.id = %record.key.event,
-        endpoint.key = %record.key.endpoint,
-        delivery.state = record.state.name(),
-        delivery.reason = record.state.reason(),
-        delivery.due = record.due.filter(|_| matches!(record.state, State::Waiting(_))).map(|d| d.to_string()),
-        "delivery moved without an attempt"
-    );
 }

@@ -4,4 +4,6 @@
 pub mod config;
 pub mod deliver;
 pub mod finish;
+mod gates;
 pub mod handler;
+mod meet;

@@ -1,21 +1,25 @@
 //! Whole stories in virtual time: what the design promises, with real waits of hours and days.
 
+use deliver::deliver::Deliver;
+use deliver::handler::Handler;
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, sha256_hex};
 use domain::message::{Intake, parse};
 use domain::outcome::{Answer, Class, Outcome, Phase};
 use domain::plan::{Approval, Plan, PlanState, Who};
-use domain::ports::{Clock, Created, Deliveries, Plans};
-use domain::record::ABANDONED;
+use domain::ports::{Clock, Created, Deliveries, Plans, Sender, Swapped};
+use domain::record::{ABANDONED, Record};
+use domain::request::Request;
 use domain::settings::INTAKE_MAX_RECEIVES;
 use domain::time::Millis;
-use domain::transition::Arrival;
+use domain::transition::{Arrival, Heir, take_over};
 use serde_json::{Value, json};
-use testkit::samples::{LIMITS, lease};
+use testkit::clock::VirtualClock;
+use testkit::samples::{LIMITS, RETENTION, lease};
 use testkit::sender::status;
 
-use crate::world::{START, TIMING, World, config};
+use crate::world::{START, TIMING, Table, World, config, event};
 
 fn timeout() -> Outcome {
     Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
@@ -605,4 +609,63 @@ async fn a_message_in_a_dlq_is_rejected_unparsed_only_after_it_has_been_received
     world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 3);
     assert_eq!(world.sweep_run("reconcile").await.rejected, 1);
     assert_eq!(world.payloads.raw(&sha256_hex(poison.as_bytes())), Some(poison));
+}
+
+/// An endpoint that accepts only after the lease of its attempt has run out and somebody has taken over.
+struct LateSender {
+    table: Table,
+    clock: VirtualClock,
+    heir: fn(Millis) -> Heir,
+    answer: u16,
+}
+
+impl Sender for LateSender {
+    async fn post(&self, _: &Request<'_>) -> Outcome {
+        self.clock.advance(TIMING.lease_ms);
+        let now = self.clock.now();
+        let record = self.table.all().pop().expect("the attempt is on record");
+        let next = take_over(&record, (self.heir)(now), Some(now.plus(1)), RETENTION, now).unwrap();
+        assert_eq!(self.table.swap(&record, &next).await, Ok(Swapped::Done));
+        status(self.answer)
+    }
+}
+
+async fn answered_late(heir: fn(Millis) -> Heir, answer: u16) -> Record {
+    let world = World::new();
+    world.send("e");
+    let inner = &world.handler.deliver;
+    let handler = Handler {
+        retry_queue_arn: String::new(),
+        deliver: Deliver {
+            deliveries: world.table.clone(),
+            payloads: world.payloads.clone(),
+            endpoints: world.endpoints.clone(),
+            sender: LateSender { table: world.table.clone(), clock: world.clock.clone(), heir, answer },
+            clock: world.clock.clone(),
+            settings: inner.settings.clone(),
+        },
+    };
+    let batch = event(&world.intake.take(), "arn");
+    let deadline = world.clock.now().plus(1_000_000);
+    assert!(handler.handle(batch, deadline).await.unwrap().failures.is_empty());
+    world.record("e").await
+}
+
+#[tokio::test]
+async fn a_late_acceptance_voids_the_pending_retry() {
+    let record = answered_late(Heir::Queue, 200).await;
+    assert_eq!((record.state, record.attempt, record.lane()), (State::Delivered, 1, None));
+}
+
+#[tokio::test]
+async fn a_late_acceptance_marks_the_attempt_that_has_taken_over() {
+    let heir = |now: Millis| Heir::Message(lease("other", 3, now.plus(60_000)));
+    let record = answered_late(heir, 200).await;
+    assert_eq!((record.state, record.attempt, record.accepted_late), (State::InFlight, 2, true));
+}
+
+#[tokio::test]
+async fn a_late_failure_changes_nothing() {
+    let record = answered_late(Heir::Queue, 500).await;
+    assert_eq!((record.state, record.attempts().count()), (State::Waiting(WaitingReason::Recovered), 1));
 }

@@ -9,6 +9,7 @@ mod lateness;
 mod operators;
 mod waits;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ pub async fn alone() -> RwLockWriteGuard<'static, ()> {
 }
 
 pub struct Stack {
+    path: PathBuf,
     pub description: Value,
     pub sqs: aws_sdk_sqs::Client,
     pub dynamodb: aws_sdk_dynamodb::Client,
@@ -50,8 +52,8 @@ pub struct Stack {
 
 impl Stack {
     pub async fn connect() -> Self {
-        let path = option_env!("REDELIVER_STACK")
-            .map_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../.local/stack.json").to_owned(), ToOwned::to_owned);
+        let path = std::env::var("REDELIVER_STACK")
+            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../.local/stack.json").to_owned());
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|e| panic!("{path}: {e}; start the local stack with `make up`"));
         let description: Value = serde_json::from_str(&text).expect("the description is JSON");
@@ -71,6 +73,7 @@ impl Stack {
             deliveries: DeliveryTable::new(dynamodb.clone(), word("deliveries_table")),
             dynamodb,
             receiver: Receiver::start().await,
+            path: PathBuf::from(path),
             description,
         }
     }
@@ -216,9 +219,10 @@ impl Stack {
             .collect()
     }
 
-    /// What the functions wrote, and the emulator.
-    pub fn log_path(&self) -> String {
-        format!("{}/../{}", env!("CARGO_MANIFEST_DIR"), self.name("emulator_log"))
+    /// What the functions wrote, and the emulator. Named relative to the project's folder, two above the description.
+    pub fn log_path(&self) -> PathBuf {
+        let folder = self.path.parent().and_then(Path::parent).expect("the description is in .local");
+        folder.join(self.name("emulator_log"))
     }
 
     /// Lines of the functions' logs with this message.

@@ -1,0 +1,190 @@
+//! What happens without an attempt: a record that is there already, a message that is not accepted, a cancel.
+
+use domain::cancel;
+use domain::claim::{Knock, Verdict, judge};
+use domain::delivery::{HeldReason, RejectedReason, State};
+use domain::message::{CancelRequest, Refusal};
+use domain::payload::Payload;
+use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::record::Record;
+use domain::reject;
+use domain::time::Millis;
+use domain::transition::{self, Heir};
+
+use crate::deliver::{Deliver, Job, Settled, Task, illegal};
+use crate::gates::Target;
+
+impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+    /// A record is there already: what it means for this message, and what is to be done about it.
+    pub(crate) async fn meet(
+        &self,
+        job: &Job<'_>,
+        record: Record,
+        payload: Option<&Payload>,
+        target: &Target,
+    ) -> Result<Settled, StoreError> {
+        let hash;
+        let knock = match &job.task {
+            Task::WakeUp(_, wake_up) => Knock::WakeUp { attempt: wake_up.attempt, due: Millis(wake_up.due) },
+            Task::Webhook(message) => {
+                hash = message.payload.hash();
+                Knock::Message { payload_hash: &hash }
+            }
+            Task::Cancel(_) | Task::Refused(_) => return Ok(Settled::Done),
+        };
+        let now = self.clock.now();
+        let retention = self.settings.retention;
+        match judge(&record, knock, &job.received.message_id, now) {
+            Verdict::Duplicate => {
+                tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, state = record.state.name(), "duplicate suppressed");
+                Ok(Settled::Done)
+            }
+            Verdict::Conflict => {
+                let detail = "this id and endpoint came before with another payload: use a new id for a new event";
+                self.reject(job, Refusal::new(RejectedReason::IdConflict, detail).of(&record.key)).await
+            }
+            Verdict::Busy => Ok(Settled::Return),
+            Verdict::TakeOver => self.take_over(job, record, payload, target).await,
+            Verdict::TooEarly => self.write(&record, transition::touch(&record, false, now)).await,
+            Verdict::Expired => {
+                self.write(&record, transition::expire(&record, retention, now).map_err(illegal)?).await
+            }
+            Verdict::Claim | Verdict::WaitUntil(_) => match target {
+                Target::Hold(reason) => {
+                    self.write(&record, transition::hold(&record, *reason, retention, now).map_err(illegal)?).await
+                }
+                Target::Unknown => {
+                    self.write(
+                        &record,
+                        transition::hold(&record, HeldReason::Removed, retention, now).map_err(illegal)?,
+                    )
+                    .await
+                }
+                Target::Send(_) if payload.is_none() => {
+                    tracing::error!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, "the kept payload is gone");
+                    self.write(&record, transition::lose_payload(&record, retention, now).map_err(illegal)?).await
+                }
+                // It became claimable while we looked, or within two seconds; the message comes back for it.
+                Target::Send(_) => Ok(Settled::Return),
+            },
+        }
+    }
+
+    /// The lease of an earlier attempt ran out: that attempt counts as abandoned, and the next one starts, alone.
+    async fn take_over(
+        &self,
+        job: &Job<'_>,
+        record: Record,
+        payload: Option<&Payload>,
+        target: &Target,
+    ) -> Result<Settled, StoreError> {
+        if !job.alone {
+            return Ok(Settled::Alone);
+        }
+        if payload.is_none() && record.payload_kept_until.is_none() {
+            // Only the message that carries the payload can go on.
+            return Ok(Settled::Done);
+        }
+        // The policy may have changed since the record was written.
+        let judged = match target {
+            Target::Send(endpoint) => Record { budget: endpoint.policy.attempts, ..record.clone() },
+            Target::Hold(_) | Target::Unknown => record.clone(),
+        };
+        let now = self.clock.now();
+        let retention = self.settings.retention;
+        let over = transition::end_after_abandon(&judged, now).is_some();
+        if let (false, Some(payload), Target::Send(endpoint)) = (over, payload, target) {
+            if !self.time_left(job, endpoint) {
+                return Ok(Settled::Return);
+            }
+            let next = transition::take_over(&judged, Heir::Message(self.lease(job)), None, retention, now)
+                .map_err(illegal)?;
+            return match self.deliveries.swap(&record, &next).await? {
+                Swapped::Done => self.attempt(job, next, payload, endpoint).await,
+                Swapped::Lost(_) => Ok(Settled::Return),
+            };
+        }
+        let kept_until = match payload {
+            Some(payload) => {
+                let until = transition::keep_until(None, record.deliver_by, now, retention);
+                self.payloads.keep(&record.key, payload, until).await?;
+                Some(until)
+            }
+            None => None,
+        };
+        let next = transition::take_over(&judged, Heir::Queue(now), kept_until, retention, now).map_err(illegal)?;
+        self.write(&record, next).await
+    }
+
+    /// A message that is not accepted. If an earlier deployment accepted it and died over it, that attempt ends here:
+    /// nothing else would ever end it.
+    pub(crate) async fn refused(&self, job: &Job<'_>, refusal: &Refusal) -> Result<Settled, StoreError> {
+        if let Some(key) = &refusal.key
+            && let Some(record) = self.deliveries.get(key).await?
+            && record.state == State::InFlight
+            && let Some(lease) = record.lease.as_ref().filter(|l| l.claim_id.message_id() == job.received.message_id)
+        {
+            let now = self.clock.now();
+            if lease.until > now {
+                return Ok(Settled::Return);
+            }
+            let next = transition::give_up(&record, self.settings.retention, now).map_err(illegal)?;
+            if self.write(&record, next).await? == Settled::Return {
+                return Ok(Settled::Return);
+            }
+        }
+        self.reject(job, refusal.clone()).await
+    }
+
+    pub(crate) async fn cancel(&self, job: &Job<'_>, request: &CancelRequest) -> Result<Settled, StoreError> {
+        let sender = job.received.sender.as_deref();
+        let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
+        let done =
+            cancel::cancel(&self.deliveries, request, &because, sender, self.settings.retention, self.clock.now())
+                .await?;
+        tracing::info!(delivery.id = %request.key.event, endpoint.key = %request.key.endpoint, cancel.result = ?done, "cancel");
+        Ok(Settled::Done)
+    }
+
+    pub(crate) async fn reject(&self, job: &Job<'_>, refusal: Refusal) -> Result<Settled, StoreError> {
+        let sender = job.received.sender.as_deref();
+        let raw = &job.received.body;
+        let now = self.clock.now();
+        let rejected =
+            reject::reject(&self.deliveries, &self.payloads, raw, refusal, sender, self.settings.retention, now)
+                .await?;
+        tracing::warn!(
+            delivery.id = rejected.event,
+            endpoint.key = rejected.endpoint,
+            reject.reason = rejected.reason.name(),
+            reject.detail = rejected.detail,
+            reject.sha256 = rejected.sha256,
+            reject.seen = rejected.seen,
+            "message rejected"
+        );
+        Ok(Settled::Done)
+    }
+
+    /// Writes a change; whoever was faster has settled it, or its message will.
+    pub(crate) async fn write(&self, record: &Record, next: Record) -> Result<Settled, StoreError> {
+        match self.deliveries.swap(record, &next).await? {
+            Swapped::Done => {
+                log_parked(&next);
+                Ok(Settled::Done)
+            }
+            Swapped::Lost(_) => Ok(Settled::Return),
+        }
+    }
+}
+
+/// The line of a delivery that moved without an attempt.
+pub(crate) fn log_parked(record: &Record) {
+    tracing::info!(
+        delivery.id = %record.key.event,
+        endpoint.key = %record.key.endpoint,
+        delivery.state = record.state.name(),
+        delivery.reason = record.state.reason(),
+        delivery.due = record.due.filter(|_| matches!(record.state, State::Waiting(_))).map(|d| d.to_string()),
+        "delivery moved without an attempt"
+    );
+}
