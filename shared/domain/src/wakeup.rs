@@ -110,7 +110,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_delay_is_between_0_and_900_never_early_and_less_than_a_second_late(due in any::<i64>(), now in any::<i64>()) {
+        fn a_delay_is_between_0_and_900_never_early_and_less_than_a_second_late(
+            now in any::<i64>(), wait in prop_oneof![-2_000i64..902_000, any::<i64>()],
+        ) {
+            let due = now.saturating_add(wait);
             match Delay::until(Millis(due), Millis(now)) {
                 None => prop_assert!(due.saturating_sub(now) > 900_000),
                 Some(delay) => {

@@ -669,3 +669,51 @@ async fn a_late_failure_changes_nothing() {
     let record = answered_late(Heir::Queue, 500).await;
     assert_eq!((record.state, record.attempts().count()), (State::Waiting(WaitingReason::Recovered), 1));
 }
+
+#[tokio::test]
+async fn a_plan_skips_what_another_plan_has_brought_back_meanwhile() {
+    let world = World::new();
+    world.sender.then([status(400), status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let [first, second] = [(); 2].map(|()| json!({"action": "propose", "filter": {"ids": ["e"]}}));
+    let (first, second) = (world.act(first).await, world.act(second).await);
+    world.act(approve(&first, "r1")).await;
+    world.run_for_seconds(5).await;
+    let dead_again = world.record("e").await;
+    assert_eq!((dead_again.state, dead_again.generation), (State::DeadLettered(DeadReason::Permanent), 1));
+    let answer = world.act(approve(&second, "r2")).await;
+    assert_eq!((&answer["plan"]["skipped"], &answer["plan"]["released"]), (&json!(1), &json!(0)));
+    assert_eq!(world.record("e").await, dead_again);
+    let failed = world.act(json!({"action": "status", "plan_id": first["plan_id"]})).await;
+    assert_eq!((&failed["plan"]["failed"], &failed["plan"]["state"]), (&json!(1), &json!("completed")));
+}
+
+#[tokio::test]
+async fn a_delivery_that_may_kill_its_process_runs_after_its_neighbours() {
+    let world = World::new();
+    let message = world.send("e");
+    claimed_by_a_dead_process(&world, &message).await;
+    world.clock.advance(TIMING.lease_ms);
+    world.send("f");
+    world.send("g");
+    world.settle_now().await;
+    let ids: Vec<String> = world.sender.seen().iter().map(|s| s.header("webhook-id").unwrap().to_owned()).collect();
+    assert_eq!(ids, ["f", "g", "e"]);
+}
+
+#[tokio::test]
+async fn an_arm_run_reads_only_what_earlier_runs_have_not_handled() {
+    let world = World::new();
+    for i in 0..10 {
+        let at = START.plus(1_000_000 + i).to_string();
+        let message = json!({"id": format!("e{i}"), "endpoint": "p", "body": "x", "deliver_at": at});
+        world.intake.send(&message.to_string(), 0);
+    }
+    world.settle_now().await;
+    world.clock.advance(300_000);
+    let first = world.sweep_run("arm").await;
+    assert_eq!((first.examined, first.armed), (10, 10));
+    let second = world.sweep_run("arm").await;
+    assert_eq!((second.examined, second.armed), (0, 0));
+}
