@@ -5,7 +5,9 @@ lines. What a tool prints goes to a log file; if the tool fails, the end of that
 file is shown with its name.
 """
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -42,6 +44,7 @@ class Step:
             process = subprocess.Popen(
                 command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                start_new_session=True,
             )
             try:
                 for line in process.stdout:
@@ -49,7 +52,8 @@ class Step:
                     log.flush()
                     self.detail = (watch and watch(line)) or self.detail
             except BaseException:
-                process.terminate()
+                # The tool and what it has started: an interrupted build must not go on in the background.
+                os.killpg(process.pid, signal.SIGTERM)
                 raise
             finally:
                 code = process.wait()

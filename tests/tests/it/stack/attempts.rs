@@ -8,7 +8,7 @@ use domain::time::Millis;
 use platform::dynamodb::item;
 use serde_json::json;
 
-use super::{Stack, alone, shared};
+use super::{LATE_MS, Stack, alone, shared};
 use crate::receiver::Reply;
 
 /// Waits of the local retry schedule in milliseconds.
@@ -120,7 +120,7 @@ async fn always_failing_is_eight_attempts_on_schedule_and_then_exhausted() {
     assert_eq!((record.attempt, attempts.len(), stack.receiver.seen("down").len()), (8, 8, 8));
     for (i, (wait, pair)) in WAITS.iter().zip(attempts.windows(2)).enumerate() {
         let waited = pair[1].started.since(pair[0].started.plus(pair[0].duration_ms));
-        let longest = wait * 115 / 100 + 2_000;
+        let longest = wait * 115 / 100 + LATE_MS;
         assert!((*wait..=longest).contains(&waited), "wait {}: {waited} ms, wanted {wait} to {longest}", i + 1);
     }
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use domain::delivery::State;
 use domain::time::Millis;
 
-use super::{Stack, alone};
+use super::{LATE_MS, Stack, alone};
 use crate::receiver::Reply;
 
 const DELIVERIES: usize = 100;
@@ -51,5 +51,5 @@ async fn two_hundred_retries_are_on_time() {
         at(99)
     );
     assert!(late[0] >= 0, "no retry comes early");
-    assert!(at(95) <= 2_000, "p95 is {} ms", at(95));
+    assert!(at(95) <= LATE_MS, "p95 is {} ms", at(95));
 }

@@ -28,6 +28,10 @@ use url::Url;
 
 use crate::receiver::{Receiver, epoch_ms};
 
+/// How late a retry can be here, in milliseconds: its delay is rounded up to the second, and the emulator's queue poller
+/// sleeps up to a second when it is idle. On AWS a waiting poll ends as soon as a message becomes visible.
+pub const LATE_MS: i64 = 2_500;
+
 /// Tests share the stack; one that looks at whole queues, or breaks something, has it for itself.
 static QUIET: RwLock<()> = RwLock::const_new(());
 
