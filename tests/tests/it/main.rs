@@ -12,6 +12,7 @@
 mod documents;
 mod purity;
 mod receiver;
+mod relay;
 mod stack;
 mod stories;
 mod template;

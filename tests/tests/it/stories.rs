@@ -19,7 +19,7 @@ use testkit::clock::VirtualClock;
 use testkit::samples::{LIMITS, RETENTION, lease};
 use testkit::sender::status;
 
-use crate::world::{START, TIMING, Table, World, config, event};
+use crate::world::{INTAKE_ARN, RETRY_ARN, START, TIMING, Table, World, config, event};
 
 fn timeout() -> Outcome {
     Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
@@ -716,4 +716,56 @@ async fn an_arm_run_reads_only_what_earlier_runs_have_not_handled() {
     assert_eq!((first.examined, first.armed), (10, 10));
     let second = world.sweep_run("arm").await;
     assert_eq!((second.examined, second.armed), (0, 0));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_the_invocation_is_not_started_and_costs_no_attempt() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("waits");
+    world.settle_now().await;
+    world.clock.advance(60_000);
+    let before = world.record("waits").await;
+    world.send("fresh");
+    for (batch, arn) in [(world.intake.take(), INTAKE_ARN), (world.retry.take(), RETRY_ARN)] {
+        assert_eq!(batch.len(), 1);
+        // The longest request takes 10 s, and its outcome has to be recorded.
+        let deadline = world.clock.now().plus(11_000);
+        let answer = world.handler.handle(event(&batch, arn), deadline).await.unwrap();
+        assert_eq!(answer.failures[0].id, batch[0].message_id);
+    }
+    assert_eq!((world.record("waits").await, world.sender.seen().len(), world.table.all().len()), (before, 1, 1));
+}
+
+#[tokio::test]
+async fn a_panic_over_one_message_fails_that_message_only() {
+    struct Panicking;
+    impl Sender for Panicking {
+        async fn post(&self, request: &Request<'_>) -> Outcome {
+            assert!(!request.headers.iter().any(|(n, v)| n == "webhook-id" && v == "bad"), "on purpose");
+            status(200)
+        }
+    }
+    let world = World::new();
+    for id in ["a", "bad", "z"] {
+        world.send(id);
+    }
+    let inner = &world.handler.deliver;
+    let handler = Handler {
+        retry_queue_arn: RETRY_ARN.to_owned(),
+        deliver: Deliver {
+            deliveries: world.table.clone(),
+            payloads: world.payloads.clone(),
+            endpoints: world.endpoints.clone(),
+            sender: Panicking,
+            clock: world.clock.clone(),
+            settings: inner.settings.clone(),
+        },
+    };
+    let batch = world.intake.take();
+    let answer = handler.handle(event(&batch, INTAKE_ARN), world.clock.now().plus(TIMING.function_ms)).await.unwrap();
+    assert_eq!(answer.failures.iter().map(|f| f.id.as_str()).collect::<Vec<_>>(), [batch[1].message_id.as_str()]);
+    for id in ["a", "z"] {
+        assert_eq!(world.record(id).await.state, State::Delivered);
+    }
 }

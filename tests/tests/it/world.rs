@@ -54,8 +54,8 @@ pub struct World {
     pub relay_stalled: bool,
 }
 
-const RETRY_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:retry";
-const INTAKE_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:intake";
+pub const RETRY_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:retry";
+pub const INTAKE_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:intake";
 /// 2026-12-01T00:00:00Z.
 pub const START: Millis = Millis(1_796_083_200_000);
 pub const TIMING: Timing = Timing { request_ms: 10_000, function_ms: 45_000, lease_ms: 60_000, visibility_ms: 270_000 };
