@@ -10,6 +10,8 @@
 )]
 
 mod documents;
+mod items;
+mod own_writes;
 mod purity;
 mod receiver;
 mod relay;

@@ -3,7 +3,6 @@
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use domain::ports::Clock;
 use domain::time::Millis;
-use platform::dynamodb::item;
 use platform::lambda::StreamEvent;
 use platform::sqs::WakeUps;
 use schedule_retry::handler::handle;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use testkit::clock::VirtualClock;
 use testkit::samples::{RETENTION, claimed, message};
 
+use crate::items::image;
 use crate::receiver::{Receiver, Reply};
 use crate::world::START;
 use domain::decide::Decision;
@@ -30,28 +30,6 @@ fn waiting(id: &str, due: Millis) -> Record {
         budget: 8,
     };
     finish(&claimed(&message(id), START), &finished, Decision::Retry { due }, Some(due), RETENTION, START).unwrap()
-}
-
-/// An image as the stream carries it.
-fn image(record: &Record) -> Value {
-    fn attribute(value: &aws_sdk_dynamodb::types::AttributeValue) -> Value {
-        use aws_sdk_dynamodb::types::AttributeValue as A;
-        match value {
-            A::S(text) => json!({ "S": text }),
-            A::N(number) => json!({ "N": number }),
-            A::Bool(flag) => json!({ "BOOL": flag }),
-            A::L(list) => json!({ "L": list.iter().map(attribute).collect::<Vec<_>>() }),
-            A::M(map) => {
-                json!({ "M": map.iter().map(|(k, v)| (k.clone(), attribute(v))).collect::<serde_json::Map<_, _>>() })
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    item::encode(record)
-        .iter()
-        .map(|(name, value)| (name.clone(), attribute(value)))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
 }
 
 fn batch(images: &[Value]) -> StreamEvent {
