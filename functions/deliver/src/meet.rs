@@ -2,7 +2,7 @@
 
 use domain::cancel;
 use domain::claim::{Knock, Verdict, judge};
-use domain::delivery::{HeldReason, RejectedReason, State};
+use domain::delivery::{HeldReason, State};
 use domain::message::{CancelRequest, Refusal};
 use domain::payload::Payload;
 use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError, Swapped};
@@ -39,10 +39,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                 tracing::info!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, state = record.state.name(), "duplicate suppressed");
                 Ok(Settled::Done)
             }
-            Verdict::Conflict => {
-                let detail = "this id and endpoint came before with another payload: use a new id for a new event";
-                self.reject(job, Refusal::new(RejectedReason::IdConflict, detail).of(&record.key)).await
-            }
+            Verdict::Conflict => self.reject(job, Refusal::id_conflict(&record.key)).await,
             Verdict::Busy => Ok(Settled::Return),
             Verdict::TakeOver => self.take_over(job, record, payload, target).await,
             Verdict::TooEarly => self.write(&record, transition::touch(&record, false, now)).await,
@@ -138,10 +135,8 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
 
     pub(crate) async fn cancel(&self, job: &Job<'_>, request: &CancelRequest) -> Result<Settled, StoreError> {
         let sender = job.received.sender.as_deref();
-        let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
-        let done =
-            cancel::cancel(&self.deliveries, request, &because, sender, self.settings.retention, self.clock.now())
-                .await?;
+        let now = self.clock.now();
+        let done = cancel::by_producer(&self.deliveries, request, sender, self.settings.retention, now).await?;
         tracing::info!(delivery.id = %request.key.event, endpoint.key = %request.key.endpoint, cancel.result = ?done, "cancel");
         Ok(Settled::Done)
     }

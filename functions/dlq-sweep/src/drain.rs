@@ -103,8 +103,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             Err(refusal) => self.reject(received, refusal).await,
             Ok(Intake::Cancel(request)) => {
                 let sender = received.sender.as_deref();
-                let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
-                cancel::cancel(&self.deliveries, &request, &because, sender, self.settings.retention, self.clock.now())
+                cancel::by_producer(&self.deliveries, &request, sender, self.settings.retention, self.clock.now())
                     .await?;
                 Ok(Drained::Recorded)
             }
@@ -136,10 +135,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         };
         let hash = message.payload.hash();
         match judge(&there, Knock::Message { payload_hash: &hash }, &received.message_id, now) {
-            Verdict::Conflict => {
-                let detail = "this id and endpoint came before with another payload: use a new id for a new event";
-                self.reject(received, Refusal::new(RejectedReason::IdConflict, detail).of(&there.key)).await
-            }
+            Verdict::Conflict => self.reject(received, Refusal::id_conflict(&there.key)).await,
             Verdict::Busy => Ok(Drained::Left),
             // The attempt in flight may be this very message's: it stays as a safety net until the attempt ends.
             Verdict::Duplicate if there.state == State::InFlight => Ok(Drained::Left),

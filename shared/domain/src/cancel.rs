@@ -20,6 +20,18 @@ pub enum Cancelled {
     TooLate(State),
 }
 
+/// A producer's control message.
+pub async fn by_producer(
+    deliveries: &impl Deliveries,
+    request: &CancelRequest,
+    sender: Option<&str>,
+    retention: Retention,
+    now: Millis,
+) -> Result<Cancelled, StoreError> {
+    let because = format!("producer {}: {}", sender.unwrap_or("unknown"), request.reason);
+    cancel(deliveries, request, &because, sender, retention, now).await
+}
+
 /// Cancels. `because` is who and why, for the record.
 pub async fn cancel(
     deliveries: &impl Deliveries,

@@ -90,6 +90,12 @@ impl Refusal {
         Self { reason, detail: detail.chars().take(MAX_DETAIL_CHARS).collect(), key: None }
     }
 
+    /// The same event id and endpoint came before with another payload.
+    pub fn id_conflict(key: &DeliveryKey) -> Self {
+        let detail = "this id and endpoint came before with another payload: use a new id for a new event";
+        Self::new(RejectedReason::IdConflict, detail).of(key)
+    }
+
     /// The same refusal, naming the delivery it would have been.
     #[must_use]
     pub fn of(mut self, key: &DeliveryKey) -> Self {

@@ -4,6 +4,7 @@
 use crate::decide::Decision;
 use crate::delivery::{DeadReason, HeldReason};
 use crate::delivery::{Event, Illegal, State, WaitingReason, apply};
+use crate::id::{DeliveryKey, StateKey};
 use crate::message::{CancelRequest, Message};
 use crate::outcome::{Class, Phase};
 use crate::payload::PayloadRef;
@@ -27,39 +28,52 @@ pub struct Arrival<'a> {
     pub budget: u32,
 }
 
+/// A record that has just come to be in a state, and about which nothing else is known yet.
+fn blank(key: &DeliveryKey, state_key: &StateKey, state: State, now: Millis) -> Record {
+    Record {
+        key: key.clone(),
+        state_key: state_key.clone(),
+        state,
+        since: now,
+        rev: 1,
+        attempt: 0,
+        generation: 0,
+        budget_from: 0,
+        budget: 0,
+        lease: None,
+        due: None,
+        armed_at: None,
+        rearms: 0,
+        cancel_requested: false,
+        accepted_late: false,
+        plan: None,
+        released_from: None,
+        payload: None,
+        payload_kept_until: None,
+        correlation_id: None,
+        accepted_at: now,
+        sender: None,
+        deliver_by: None,
+        completed_at: None,
+        expires_at: None,
+        history: Vec::new(),
+        history_dropped: 0,
+        excerpt: None,
+        cancelled_because: None,
+    }
+}
+
 impl Arrival<'_> {
     fn record(&self, event: Event, now: Millis) -> Result<Record, Illegal> {
         let message = self.message;
         Ok(Record {
-            key: message.key.clone(),
-            state_key: message.state_key.clone(),
-            state: apply(None, event)?,
-            since: now,
-            rev: 1,
-            attempt: 0,
-            generation: 0,
-            budget_from: 0,
             budget: self.budget,
-            lease: None,
-            due: None,
-            armed_at: None,
-            rearms: 0,
-            cancel_requested: false,
-            accepted_late: false,
-            plan: None,
-            released_from: None,
             payload: Some(PayloadRef::from(&message.payload)),
-            payload_kept_until: None,
             correlation_id: message.correlation_id.clone(),
             accepted_at: self.accepted_at,
             sender: self.sender.map(ToOwned::to_owned),
             deliver_by: message.deliver_by,
-            completed_at: None,
-            expires_at: None,
-            history: Vec::new(),
-            history_dropped: 0,
-            excerpt: None,
-            cancelled_because: None,
+            ..blank(&message.key, &message.state_key, apply(None, event)?, now)
         })
     }
 
@@ -334,35 +348,9 @@ pub fn tombstone(
     now: Millis,
 ) -> Result<Record, Illegal> {
     let mut record = Record {
-        key: request.key.clone(),
-        state_key: request.state_key.clone(),
-        state: apply(None, Event::Cancel)?,
-        since: now,
-        rev: 1,
-        attempt: 0,
-        generation: 0,
-        budget_from: 0,
-        budget: 0,
-        lease: None,
-        due: None,
-        armed_at: None,
-        rearms: 0,
-        cancel_requested: false,
-        accepted_late: false,
-        plan: None,
-        released_from: None,
-        payload: None,
-        payload_kept_until: None,
-        correlation_id: None,
-        accepted_at: now,
         sender: sender.map(ToOwned::to_owned),
-        deliver_by: None,
-        completed_at: None,
-        expires_at: None,
-        history: Vec::new(),
-        history_dropped: 0,
-        excerpt: None,
         cancelled_because: Some(because.to_owned()),
+        ..blank(&request.key, &request.state_key, apply(None, Event::Cancel)?, now)
     };
     enter(&mut record, retention, now);
     Ok(record)
