@@ -47,11 +47,15 @@ impl Scan {
         Ok(Self { positions: vec![None; lanes.len()], lanes, from: Millis(0), to: Millis(i64::MAX), done: false })
     }
 
-    /// Only entries from `from` (inclusive) to `to` (exclusive).
+    /// Reads only entries from `from` (inclusive) to `to` (exclusive), where the index can tell.
     #[must_use]
     pub fn between(mut self, from: Option<Millis>, to: Option<Millis>) -> Self {
-        self.from = from.unwrap_or(Millis(0));
-        self.to = to.map_or(Millis(i64::MAX), |to| to.plus(-1));
+        // A held row of the `work` index is sorted by what it needs next, not by when it came: there the caller's own look
+        // at the record has to do.
+        if !self.lanes.iter().any(|lane| matches!(lane, Lane::Work("held", _))) {
+            self.from = from.unwrap_or(Millis(0));
+            self.to = to.map_or(Millis(i64::MAX), |to| to.plus(-1));
+        }
         self
     }
 

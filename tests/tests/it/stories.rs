@@ -769,3 +769,22 @@ async fn a_panic_over_one_message_fails_that_message_only() {
         assert_eq!(world.record(id).await.state, State::Delivered);
     }
 }
+
+#[tokio::test]
+async fn a_time_filter_means_the_entry_into_the_state_for_held_deliveries_too() {
+    let world = World::new();
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
+    for id in ["early", "late"] {
+        world.send(id);
+        world.settle_now().await;
+        world.clock.advance(60_000);
+    }
+    let middle = START.plus(30_000).to_string();
+    for endpoint in [json!(null), json!("p")] {
+        for bound in ["before", "after"] {
+            let filter = json!({"state": "held", "endpoint": endpoint, bound: middle});
+            let proposed = world.act(json!({"action": "propose", "filter": filter})).await;
+            assert_eq!(proposed["count"], 1, "{bound} {endpoint}: {proposed}");
+        }
+    }
+}
