@@ -5,7 +5,7 @@
 
 use domain::claim::{EARLY_MS, Knock, Verdict, judge};
 use domain::decide::Decision;
-use domain::delivery::{DeadReason, Illegal, RejectedReason, WaitingReason};
+use domain::delivery::{DeadReason, RejectedReason, WaitingReason};
 use domain::endpoint::EndpointConfig;
 use domain::id::DeliveryKey;
 use domain::message::{CancelRequest, Message, Refusal};
@@ -79,10 +79,6 @@ pub enum Settled {
     Alone,
 }
 
-pub(crate) fn illegal(e: Illegal) -> StoreError {
-    StoreError::Corrupt(e.to_string())
-}
-
 impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Handles one message.
     pub async fn handle(&self, job: &Job<'_>) -> Result<Settled, StoreError> {
@@ -120,11 +116,11 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         let kept_until = transition::keep_until(later, message.deliver_by, now, self.settings.retention);
         let parked = match (&target, later) {
             _ if message.deliver_by.is_some_and(|by| by <= now) => {
-                Some(arrival.expired(kept_until, self.settings.retention, now).map_err(illegal)?)
+                Some(arrival.expired(kept_until, self.settings.retention, now)?)
             }
-            (Target::Hold(reason), _) => Some(arrival.held(*reason, kept_until, now).map_err(illegal)?),
+            (Target::Hold(reason), _) => Some(arrival.held(*reason, kept_until, now)?),
             (Target::Send(_) | Target::Unknown, Some(at)) => {
-                Some(arrival.waiting(WaitingReason::Scheduled, at, kept_until, now).map_err(illegal)?)
+                Some(arrival.waiting(WaitingReason::Scheduled, at, kept_until, now)?)
             }
             (Target::Send(_) | Target::Unknown, None) => None,
         };
@@ -145,7 +141,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         if !self.time_left(job, endpoint) {
             return Ok(Settled::Return);
         }
-        let record = arrival.claimed(self.lease(job), self.clock.now()).map_err(illegal)?;
+        let record = arrival.claimed(self.lease(job), self.clock.now())?;
         match self.deliveries.create(&record).await? {
             Created::New => self.attempt(job, record, &message.payload, endpoint).await,
             Created::Exists(there) => self.meet(job, *there, Some(&message.payload), &target).await,
@@ -199,7 +195,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             }
         }
         let Some(record) = refused else { return Ok(Settled::Return) };
-        let payload = kept.iter().find(|p| record.payload.as_ref().is_some_and(|r| r.hash == p.hash()));
+        let payload = payload_of(&record, &kept);
         self.meet(job, record, payload, &target).await
     }
 
@@ -211,8 +207,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         kept: &[Payload],
         endpoint: &EndpointConfig,
     ) -> Result<Settled, StoreError> {
-        let hash = record.payload.as_ref().map(|p| p.hash.as_str());
-        match kept.iter().find(|p| Some(p.hash().as_str()) == hash) {
+        match payload_of(&record, kept) {
             Some(payload) => self.attempt(job, record, payload, endpoint).await,
             None => {
                 tracing::error!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, "the kept payload is gone");
@@ -228,7 +223,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                 let lost = Decision::Dead(DeadReason::PayloadLost);
                 let next =
                     transition::finish(&record, &finished, lost, None, self.settings.retention, self.clock.now());
-                self.write(&record, next.map_err(illegal)?).await
+                self.write(&record, next?).await
             }
         }
     }
@@ -252,4 +247,10 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
         };
         self.finish(job, record, payload, endpoint, &outcome).await
     }
+}
+
+/// The kept payload that a record names; a conflicting message may have left another beside it.
+fn payload_of<'a>(record: &Record, kept: &'a [Payload]) -> Option<&'a Payload> {
+    let wanted = record.payload.as_ref()?;
+    kept.iter().find(|payload| payload.hash() == wanted.hash)
 }

@@ -15,7 +15,7 @@ use domain::time::{Millis, SECOND_MS};
 use domain::transition::{self, Finished};
 use futures_util::future::{Either, select};
 
-use crate::deliver::{Deliver, Job, Settled, illegal};
+use crate::deliver::{Deliver, Job, Settled};
 
 /// Pause between two tries to record an outcome, in milliseconds.
 const AGAIN_MS: i64 = 100;
@@ -90,7 +90,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
                 kept_until = Some(until);
             }
         }
-        let next = transition::finish(record, finished, decision, kept_until, retention, now).map_err(illegal)?;
+        let next = transition::finish(record, finished, decision, kept_until, retention, now)?;
         Ok(match self.deliveries.swap(record, &next).await? {
             Swapped::Done => Recorded::Done(Box::new(next)),
             Swapped::Lost(there) => Recorded::Lost(there),

@@ -11,7 +11,7 @@ use domain::reject;
 use domain::time::Millis;
 use domain::transition::{self, Heir};
 
-use crate::deliver::{Deliver, Job, Settled, Task, illegal};
+use crate::deliver::{Deliver, Job, Settled, Task};
 use crate::gates::Target;
 
 impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
@@ -43,23 +43,15 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             Verdict::Busy => Ok(Settled::Return),
             Verdict::TakeOver => self.take_over(job, record, payload, target).await,
             Verdict::TooEarly => self.write(&record, transition::touch(&record, false, now)).await,
-            Verdict::Expired => {
-                self.write(&record, transition::expire(&record, retention, now).map_err(illegal)?).await
-            }
+            Verdict::Expired => self.write(&record, transition::expire(&record, retention, now)?).await,
             Verdict::Claim | Verdict::WaitUntil(_) => match target {
-                Target::Hold(reason) => {
-                    self.write(&record, transition::hold(&record, *reason, retention, now).map_err(illegal)?).await
-                }
+                Target::Hold(reason) => self.write(&record, transition::hold(&record, *reason, retention, now)?).await,
                 Target::Unknown => {
-                    self.write(
-                        &record,
-                        transition::hold(&record, HeldReason::Removed, retention, now).map_err(illegal)?,
-                    )
-                    .await
+                    self.write(&record, transition::hold(&record, HeldReason::Removed, retention, now)?).await
                 }
                 Target::Send(_) if payload.is_none() => {
                     tracing::error!(delivery.id = %record.key.event, endpoint.key = %record.key.endpoint, "the kept payload is gone");
-                    self.write(&record, transition::lose_payload(&record, retention, now).map_err(illegal)?).await
+                    self.write(&record, transition::lose_payload(&record, retention, now)?).await
                 }
                 // It became claimable while we looked, or within two seconds; the message comes back for it.
                 Target::Send(_) => Ok(Settled::Return),
@@ -94,8 +86,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             if !self.time_left(job, endpoint) {
                 return Ok(Settled::Return);
             }
-            let next = transition::take_over(&judged, Heir::Message(self.lease(job)), None, retention, now)
-                .map_err(illegal)?;
+            let next = transition::take_over(&judged, Heir::Message(self.lease(job)), None, retention, now)?;
             return match self.deliveries.swap(&record, &next).await? {
                 Swapped::Done => self.attempt(job, next, payload, endpoint).await,
                 Swapped::Lost(_) => Ok(Settled::Return),
@@ -109,7 +100,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             }
             None => None,
         };
-        let next = transition::take_over(&judged, Heir::Queue(now), kept_until, retention, now).map_err(illegal)?;
+        let next = transition::take_over(&judged, Heir::Queue(now), kept_until, retention, now)?;
         self.write(&record, next).await
     }
 
@@ -125,7 +116,7 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             if lease.until > now {
                 return Ok(Settled::Return);
             }
-            let next = transition::give_up(&record, self.settings.retention, now).map_err(illegal)?;
+            let next = transition::give_up(&record, self.settings.retention, now)?;
             if self.write(&record, next).await? == Settled::Return {
                 return Ok(Settled::Return);
             }

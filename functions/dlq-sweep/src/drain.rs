@@ -127,7 +127,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             Some(by) if by <= now => arrival.expired(kept_until, retention, now),
             _ => arrival.waiting(WaitingReason::Recovered, due, kept_until, now),
         };
-        let record = record.map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let record = record?;
         self.payloads.keep(&message.key, &message.payload, kept_until).await?;
         let there = match self.deliveries.create(&record).await? {
             Created::New => return Ok(Drained::Recorded),

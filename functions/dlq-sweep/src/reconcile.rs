@@ -131,8 +131,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
             return Ok(true);
         }
         let now = self.clock.now();
-        let next = transition::take_over(record, Heir::Queue(now), kept_until, self.settings.retention, now)
-            .map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let next = transition::take_over(record, Heir::Queue(now), kept_until, self.settings.retention, now)?;
         match self.deliveries.swap(record, &next).await? {
             Swapped::Done => {
                 run.evidence.taken_over += 1;
@@ -186,7 +185,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 let expired = record.deliver_by.is_some_and(|by| by <= now);
                 let next = if expired {
                     run.evidence.expired += 1;
-                    transition::expire(&record, retention, now).map_err(|e| StoreError::Corrupt(e.to_string()))?
+                    transition::expire(&record, retention, now)?
                 } else {
                     run.evidence.extended += 1;
                     let kept_until =
@@ -198,8 +197,7 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                             transition::extend(&record, kept_until)
                         }
                         _ if !run.act => continue,
-                        _ => transition::lose_payload(&record, retention, now)
-                            .map_err(|e| StoreError::Corrupt(e.to_string()))?,
+                        _ => transition::lose_payload(&record, retention, now)?,
                     }
                 };
                 if run.act && self.deliveries.swap(&record, &next).await? != Swapped::Done {

@@ -112,17 +112,14 @@ impl Scan {
         let cut = in_order.min(limit);
         self.done = cut == merged.len() && !pages.iter().any(|p| p.more);
         merged.truncate(cut);
-        // Within a partition the order of equal sort values is the index's own, so positions follow its pages.
-        for (lane, page) in pages.iter().enumerate() {
-            let taken = merged.iter().filter(|(l, _)| *l == lane).count();
-            if let Some(last) = taken.checked_sub(1).and_then(|i| page.rows.get(i)) {
-                self.positions[lane] = Some(last.clone());
-            }
-        }
+        // Within a partition the order of equal sort values is the index's own, so what is taken follows its pages.
         let mut keys: Vec<ItemKey> = Vec::with_capacity(merged.len());
         for (lane, page) in pages.iter().enumerate() {
-            let taken = merged.iter().filter(|(l, _)| *l == lane).count();
-            keys.extend(page.rows.iter().take(taken).map(|row| row.at.clone()));
+            let taken = &page.rows[..merged.iter().filter(|(l, _)| *l == lane).count()];
+            keys.extend(taken.iter().map(|row| row.at.clone()));
+            if let Some(last) = taken.last() {
+                self.positions[lane] = Some(last.clone());
+            }
         }
         store.get_many(&keys).await
     }

@@ -41,11 +41,10 @@ pub async fn cancel(
     retention: Retention,
     now: Millis,
 ) -> Result<Cancelled, StoreError> {
-    let illegal = |e: crate::delivery::Illegal| StoreError::Corrupt(e.to_string());
     let mut current = deliveries.get(&request.key).await?;
     loop {
         let Some(record) = current else {
-            let tombstone = transition::tombstone(request, because, sender, retention, now).map_err(illegal)?;
+            let tombstone = transition::tombstone(request, because, sender, retention, now)?;
             match deliveries.create(&tombstone).await? {
                 Created::New => return Ok(Cancelled::Tombstone),
                 Created::Exists(there) => {
@@ -63,7 +62,7 @@ pub async fn cancel(
                 return Ok(Cancelled::TooLate(record.state));
             }
         };
-        let next = transition::cancel(&record, because, retention, now).map_err(illegal)?;
+        let next = transition::cancel(&record, because, retention, now)?;
         match deliveries.swap(&record, &next).await? {
             Swapped::Done => return Ok(answer),
             Swapped::Lost(there) => current = there.map(|r| *r),

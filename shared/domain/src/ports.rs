@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::delivery::Illegal;
 use crate::endpoint::Found;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::outcome::Outcome;
@@ -34,6 +35,13 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<Illegal> for StoreError {
+    /// A change that the state does not allow: the record is not what our code believes.
+    fn from(illegal: Illegal) -> Self {
+        Self::Corrupt(illegal.to_string())
+    }
+}
 
 /// The answer to creating a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +99,18 @@ pub struct ItemKey {
     pub pk: String,
     /// Sort key.
     pub sk: String,
+}
+
+impl ItemKey {
+    /// Where a delivery is stored.
+    pub fn of(key: &DeliveryKey) -> Self {
+        Self::delivery(key.event.as_str(), key.endpoint.as_str())
+    }
+
+    /// The same, from the parts of its key as text.
+    pub fn delivery(event: &str, endpoint: &str) -> Self {
+        Self { pk: format!("E#{event}"), sk: format!("D#{endpoint}") }
+    }
 }
 
 /// A range of an index.

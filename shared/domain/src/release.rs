@@ -74,21 +74,16 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         let due = plan.slot(index, now);
         let kept_until = transition::keep_until(Some(due), record.deliver_by, now, self.retention);
         let kept = match &record.payload {
-            Some(payload) => self.store_payload(&record, &payload.hash, kept_until).await?,
+            Some(payload) => self.payloads.extend(&record.key, &payload.hash, kept_until).await?,
             None => false,
         };
         if !kept {
             return Ok(());
         }
-        let next = transition::release(&record, &plan.id, due, kept_until, self.retention, now)
-            .map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let next = transition::release(&record, &plan.id, due, kept_until, self.retention, now)?;
         match self.store.swap(&record, &next).await? {
             Swapped::Done | Swapped::Lost(_) => Ok(()),
         }
-    }
-
-    async fn store_payload(&self, record: &Record, hash: &str, until: Millis) -> Result<bool, StoreError> {
-        self.payloads.extend(&record.key, hash, until).await
     }
 
     /// Counts from the records, and completes the plan when there is nothing left to wait for.
@@ -96,7 +91,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         let mut progress = Progress::default();
         for chunk in 0..(plan.count as usize).div_ceil(CHUNK) {
             let list = self.store.chunk(&plan.id, chunk).await?;
-            let keys: Vec<ItemKey> = list.iter().map(item_key).collect();
+            let keys: Vec<ItemKey> = list.iter().map(|f| ItemKey::delivery(&f.id, &f.endpoint)).collect();
             let records: HashMap<ItemKey, Record> = self
                 .store
                 .get_many(&keys)
@@ -127,15 +122,4 @@ fn changed(plan: &Plan, change: impl FnOnce(&mut Plan)) -> Plan {
     change(&mut next);
     next.rev += 1;
     next
-}
-
-fn item_key(frozen: &Frozen) -> ItemKey {
-    ItemKey { pk: format!("E#{}", frozen.id), sk: format!("D#{}", frozen.endpoint) }
-}
-
-impl ItemKey {
-    /// Where a delivery is stored.
-    pub fn of(key: &crate::id::DeliveryKey) -> Self {
-        Self { pk: format!("E#{}", key.event), sk: format!("D#{}", key.endpoint) }
-    }
 }
