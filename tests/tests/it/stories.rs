@@ -2,21 +2,22 @@
 
 use deliver::deliver::Deliver;
 use deliver::handler::Handler;
+use domain::decide::Decision;
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, sha256_hex};
 use domain::message::{Intake, parse};
 use domain::outcome::{Answer, Class, Outcome, Phase};
-use domain::plan::{Approval, Plan, PlanState, Who};
-use domain::ports::{Clock, Created, Deliveries, Plans, Sender, Swapped};
+use domain::plan::{Approval, MAX_DELIVERIES, Plan, PlanState, Who};
+use domain::ports::{Clock, Created, Deliveries, Payloads, Plans, Sender, Swapped};
 use domain::record::{ABANDONED, Record};
 use domain::request::Request;
 use domain::settings::INTAKE_MAX_RECEIVES;
 use domain::time::Millis;
-use domain::transition::{Arrival, Heir, take_over};
+use domain::transition::{Arrival, Finished, Heir, finish, take_over};
 use serde_json::{Value, json};
 use testkit::clock::VirtualClock;
-use testkit::samples::{LIMITS, RETENTION, lease};
+use testkit::samples::{LIMITS, RETENTION, claimed, lease, message};
 use testkit::sender::status;
 
 use crate::world::{INTAKE_ARN, RETRY_ARN, START, TIMING, Table, World, config, event};
@@ -787,4 +788,44 @@ async fn a_time_filter_means_the_entry_into_the_state_for_held_deliveries_too() 
             assert_eq!(proposed["count"], 1, "{bound} {endpoint}: {proposed}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_plan_of_ten_thousand_is_released_completely_and_once_and_one_more_is_too_many() {
+    let world = World::new();
+    let failed = Finished {
+        class: Class::Permanent,
+        phase: Phase::Head,
+        status: Some(400),
+        detail: None,
+        hint: None,
+        excerpt: None,
+        budget: 8,
+    };
+    for i in 0..=MAX_DELIVERIES {
+        let webhook = message(&format!("e{i}"));
+        // The last one comes later than all others.
+        let at = START.plus(i64::from(i == MAX_DELIVERIES) * 1_000);
+        let dead = Decision::Dead(DeadReason::Permanent);
+        let record = finish(&claimed(&webhook, at), &failed, dead, Some(at), RETENTION, at).unwrap();
+        assert_eq!(world.table.create(&record).await, Ok(Created::New));
+        world.payloads.keep(&webhook.key, &webhook.payload, at).await.unwrap();
+    }
+    world.clock.advance(10_000);
+    let refused = world.act(json!({"action": "propose", "filter": {}})).await;
+    assert_eq!((&refused["error"]["code"], &refused["error"]["count"]), (&json!("too_many"), &json!(10_001)));
+    let before = START.plus(500).to_string();
+    let proposed = world.act(json!({"action": "propose", "filter": {"before": before}, "rate_per_second": 20})).await;
+    assert_eq!(proposed["count"], 10_000);
+    for _ in 0..2 {
+        let plan = &world.act(approve(&proposed, "r")).await["plan"];
+        assert_eq!((&plan["released"], &plan["skipped"], &plan["remaining"]), (&json!(10_000), &json!(0), &json!(0)));
+    }
+    let records = world.table.all();
+    let released: Vec<_> = records.iter().filter(|r| r.generation == 1).collect();
+    assert_eq!((released.len(), records.iter().filter(|r| r.generation > 1).count()), (10_000, 0));
+    let now = world.clock.now();
+    let mut slots: Vec<i64> = released.iter().map(|r| r.due.unwrap().since(now)).collect();
+    slots.sort_unstable();
+    assert!(slots.iter().enumerate().all(|(i, slot)| *slot == i as i64 * 50), "one every 50 ms");
 }
