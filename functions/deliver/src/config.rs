@@ -1,9 +1,9 @@
 //! Settings of `deliver`, read once at a cold start. A wrong one stops the start and is named.
 
 use domain::egress::EgressPolicy;
+use domain::endpoint::Defaults;
 use domain::message::Limits;
 use domain::settings::{InvalidSettings, Reader, Retention, Timing};
-use platform::dynamodb::Defaults;
 
 /// Everything that `deliver` is configured with.
 #[derive(Debug)]

@@ -11,7 +11,9 @@ use domain::id::DeliveryKey;
 use domain::message::{CancelRequest, Message, Refusal};
 use domain::outcome::{Class, Outcome, Phase};
 use domain::payload::Payload;
-use domain::ports::{Claimed, Clock, Created, Deliveries, Endpoints, Payloads, Received, Sender, StoreError};
+use domain::ports::{
+    Claimed, Clock, Created, Deliveries, EndpointStates, Endpoints, Payloads, Received, Sender, StoreError,
+};
 use domain::record::Record;
 use domain::request;
 use domain::settings::FINISH_MARGIN_MS;
@@ -79,7 +81,7 @@ pub enum Settled {
     Alone,
 }
 
-impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Handles one message.
     pub async fn handle(&self, job: &Job<'_>) -> Result<Settled, StoreError> {
         match &job.task {

@@ -5,10 +5,11 @@ use std::pin::pin;
 
 use domain::decide::{Decision, decide};
 use domain::endpoint::EndpointConfig;
+use domain::endpoint_state::Status;
 use domain::hint;
 use domain::outcome::{Class, EXCERPT_MAX, Outcome, Phase, classify};
 use domain::payload::Payload;
-use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError, Swapped};
 use domain::record::{ClaimId, Record};
 use domain::sweep::EXTEND_BEFORE_MS;
 use domain::time::{Millis, SECOND_MS};
@@ -20,7 +21,7 @@ use crate::deliver::{Deliver, Job, Settled};
 /// Pause between two tries to record an outcome, in milliseconds.
 const AGAIN_MS: i64 = 100;
 
-impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Records the outcome; tries until one second before the invocation ends. If that fails, the message comes back
     /// after the lease, and the attempt is recorded as abandoned.
     pub(crate) async fn finish(
@@ -51,6 +52,9 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             match recorded {
                 Ok(Recorded::Done(next)) => {
                     log_attempt(&record, &next, &finished, endpoint, answered);
+                    if finished.class == Class::Gone && !record.key.endpoint.is_inline() {
+                        self.disable(&record, last_moment).await;
+                    }
                     return Ok(Settled::Done);
                 }
                 Ok(Recorded::Lost(Some(there))) if there.is_held_by(&claim_id) => record = *there,
@@ -95,6 +99,33 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             Swapped::Done => Recorded::Done(Box::new(next)),
             Swapped::Lost(there) => Recorded::Lost(there),
         })
+    }
+
+    /// The endpoint said that it is gone: nothing more goes there until an operator says so. The delivery itself is
+    /// settled already, so a failure here changes nothing: the next answer says it again.
+    async fn disable(&self, record: &Record, last_moment: Millis) {
+        let because = format!("the endpoint answered that it is gone, to event {}", record.key.event);
+        let disabling = pin!(async {
+            let old = self.deliveries.endpoint_state(&record.state_key, true).await?;
+            let now = self.clock.now();
+            // An attempt that began before an operator's word says nothing about the time after it.
+            if old.status != Status::Active || old.since > record.since {
+                return Ok(true);
+            }
+            self.deliveries.save_endpoint_state(&old, &old.set(Status::Disabled, &because, now)).await
+        });
+        let disabled = match select(disabling, pin!(self.clock.sleep_until(last_moment))).await {
+            Either::Left((disabled, _)) => disabled,
+            Either::Right(_) => Err(StoreError::Unavailable("no time is left".to_owned())),
+        };
+        match disabled {
+            Ok(done) => {
+                tracing::warn!(endpoint.key = %record.key.endpoint, endpoint.disabled = done, because, "an endpoint is gone");
+            }
+            Err(error) => {
+                tracing::warn!(endpoint.key = %record.key.endpoint, %error, "an endpoint that is gone could not be disabled");
+            }
+        }
     }
 
     /// Somebody else has the delivery. If our end of the attempt is on record, all is well. If not, we were fenced; an

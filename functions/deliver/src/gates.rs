@@ -2,11 +2,13 @@
 
 use domain::delivery::HeldReason;
 use domain::endpoint::{EndpointConfig, Found};
-use domain::id::EndpointKey;
+use domain::id::{EndpointKey, StateKey};
 use domain::outcome::StatusOverrides;
-use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError};
 use domain::record::{ClaimId, Lease};
 use domain::settings::FINISH_MARGIN_MS;
+use domain::signature::{Scheme, Secret};
+use url::Url;
 
 use crate::deliver::{Deliver, Job};
 
@@ -17,26 +19,51 @@ pub(crate) enum Target {
     Unknown,
 }
 
-impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
-    /// Where a delivery goes, by the registry or by its inline URL.
+impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+    /// Where a delivery goes, by the registry or by its inline URL, and whether its endpoint takes deliveries now.
     pub(crate) async fn target(
         &self,
         endpoint: &EndpointKey,
         url: Option<&str>,
         fresh: bool,
     ) -> Result<Target, StoreError> {
-        if endpoint.is_inline() {
-            let config = |url: &str| EndpointConfig {
-                url: url.to_owned(),
-                timeout_ms: self.settings.defaults.timeout_ms,
-                policy: self.settings.defaults.policy.clone(),
-                headers: Vec::new(),
-                overrides: StatusOverrides::default(),
-                secrets: Vec::new(),
-            };
+        let (target, state_key) = if endpoint.is_inline() {
             // Without its payload the URL is not known; the caller sees that the payload is gone.
-            return Ok(Target::Send(Box::new(config(url.unwrap_or_default()))));
+            let Some(url) = url.and_then(|url| Url::parse(url).ok()) else {
+                return Ok(Target::Send(Box::new(self.inline(String::new(), Vec::new()))));
+            };
+            let secrets = inline_secrets(&self.endpoints.inline_keys().await?, &url);
+            let state_key = StateKey::inline(&url);
+            (Target::Send(Box::new(self.inline(url.into(), secrets))), state_key)
+        } else {
+            (self.registered(endpoint, fresh).await?, StateKey::registered(endpoint))
+        };
+        if let Target::Send(_) = target {
+            let mut state = self.deliveries.endpoint_state(&state_key, fresh).await?;
+            if !fresh && state.status.holds().is_some() {
+                // A verdict to hold is never taken from the cache.
+                state = self.deliveries.endpoint_state(&state_key, true).await?;
+            }
+            if let Some(reason) = state.status.holds() {
+                return Ok(Target::Hold(reason));
+            }
         }
+        Ok(target)
+    }
+
+    /// An inline URL has the policy of the deployment.
+    fn inline(&self, url: String, secrets: Vec<Secret>) -> EndpointConfig {
+        EndpointConfig {
+            url,
+            timeout_ms: self.settings.defaults.timeout_ms,
+            policy: self.settings.defaults.policy.clone(),
+            headers: Vec::new(),
+            overrides: StatusOverrides::default(),
+            secrets,
+        }
+    }
+
+    async fn registered(&self, endpoint: &EndpointKey, fresh: bool) -> Result<Target, StoreError> {
         let mut found = self.endpoints.find(endpoint, fresh).await?;
         if !fresh && !matches!(found, Found::Config(_)) {
             // A verdict to hold or reject is never taken from the cache.
@@ -65,4 +92,11 @@ impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P
             claim_id: ClaimId::new(&job.received.message_id, self.clock.nonce()),
         }
     }
+}
+
+/// Both schemes, because nobody registered which one the receiver reads; made from every active root key, as when a
+/// registered endpoint's secret rotates.
+fn inline_secrets(roots: &[Secret], url: &Url) -> Vec<Secret> {
+    let origin = url.origin().ascii_serialization();
+    Scheme::ALL.iter().flat_map(|scheme| roots.iter().map(|root| root.for_origin(*scheme, &origin))).collect()
 }

@@ -5,7 +5,7 @@ use domain::claim::{Knock, Verdict, judge};
 use domain::delivery::{HeldReason, State};
 use domain::message::{CancelRequest, Refusal};
 use domain::payload::Payload;
-use domain::ports::{Clock, Deliveries, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError, Swapped};
 use domain::record::Record;
 use domain::reject;
 use domain::time::Millis;
@@ -14,7 +14,7 @@ use domain::transition::{self, Heir};
 use crate::deliver::{Deliver, Job, Settled, Task};
 use crate::gates::Target;
 
-impl<D: Deliveries, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// A record is there already: what it means for this message, and what is to be done about it.
     pub(crate) async fn meet(
         &self,

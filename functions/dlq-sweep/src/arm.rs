@@ -2,7 +2,9 @@
 //! between its cursor and the horizon, touches them, and moves the cursor to the highest due fully handled.
 
 use domain::id::SHARDS;
-use domain::ports::{Clock, DeadQueue, Deliveries, Lane, Payloads, Plans, Range, Row, StoreError, Stored, Swapped};
+use domain::ports::{
+    Clock, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Stored, Swapped,
+};
 use domain::record::Record;
 use domain::sweep::{ARM_HORIZON_MS, needs_arming};
 use domain::time::Millis;
@@ -16,7 +18,9 @@ const PAGE: usize = 100;
 /// So many records are written at once.
 const CONCURRENT: usize = 25;
 
-impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock>
+    Sweep<D, P, I, R, Q, C>
+{
     /// One arm run over all shards.
     pub async fn arm(&self, run: &mut Run) {
         for shard in self.shards() {

@@ -6,7 +6,9 @@ use domain::claim::{Knock, Verdict, judge};
 use domain::delivery::{RejectedReason, State, WaitingReason};
 use domain::id::{DeliveryKey, SHARDS};
 use domain::message::{self, Intake, Message, Refusal};
-use domain::ports::{Clock, Created, DeadQueue, Deliveries, Payloads, Plans, Received, StoreError, Swapped};
+use domain::ports::{
+    Clock, Created, DeadQueue, Deliveries, EndpointStates, Payloads, Plans, Received, StoreError, Swapped,
+};
 use domain::record::Record;
 use domain::reject;
 use domain::transition::{self, Arrival};
@@ -35,7 +37,9 @@ enum Drained {
     Left,
 }
 
-impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock>
+    Sweep<D, P, I, R, Q, C>
+{
     /// Drains both queues. Observing, it leaves them alone: looking at a message would hide it.
     pub(crate) async fn drain(&self, run: &mut Run) {
         if !run.act {

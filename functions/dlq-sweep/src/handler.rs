@@ -1,6 +1,6 @@
 //! The shape of a run: which one, in which mode, and its evidence.
 
-use domain::ports::{Clock, DeadQueue, Deliveries, Payloads, Plans, StoreError};
+use domain::ports::{Clock, DeadQueue, Deliveries, EndpointStates, Payloads, Plans, StoreError};
 use domain::time::Millis;
 use serde_json::Value;
 
@@ -56,7 +56,9 @@ pub struct Run {
     pub evidence: Evidence,
 }
 
-impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock>
+    Sweep<D, P, I, R, Q, C>
+{
     /// Handles an invocation: `{"run":"reconcile|arm","mode":"act|observe"}`; anything without these fields, such as a
     /// plain scheduled event, means reconcile and act.
     pub async fn handle(&self, input: &Value, deadline: Millis, run_id: &str) -> Result<Evidence, String> {

@@ -4,9 +4,12 @@
 
 use domain::delivery::State;
 use domain::id::SHARDS;
-use domain::ports::{Clock, DeadQueue, Deliveries, Lane, Payloads, Plans, Range, Row, StoreError, Swapped};
+use domain::ports::{
+    Clock, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Swapped,
+};
 use domain::record::Record;
 use domain::release::Release;
+use domain::resume::Resume;
 use domain::sweep::{BUSY_QUEUE, EXTEND_BEFORE_MS, Repair, is_overdue, judge_overdue};
 use domain::time::{Millis, SECOND_MS};
 use domain::transition::{self, Heir};
@@ -25,7 +28,9 @@ fn share(now: Millis, until: Millis, tenths: i64) -> Millis {
     now.plus((until.since(now).max(0) / 10).saturating_mul(tenths))
 }
 
-impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock> Sweep<D, P, I, R, Q, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock>
+    Sweep<D, P, I, R, Q, C>
+{
     /// One reconcile run.
     pub async fn reconcile(&self, run: &mut Run) {
         let busy = match self.queues.retry.visible().await {
@@ -47,6 +52,10 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
         let until = share(self.clock.now(), run.until, 3);
         if let Err(error) = self.plans(run, until).await {
             run.evidence.errors.push(format!("plans: {error}"));
+        }
+        let until = share(self.clock.now(), run.until, 3);
+        if let Err(error) = self.resumed(run, until).await {
+            run.evidence.errors.push(format!("resumed endpoints: {error}"));
         }
         let until = share(self.clock.now(), run.until, 3);
         for shard in self.shards() {
@@ -165,6 +174,31 @@ impl<D: Deliveries + Plans, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C
                 Ok(Some((_, progress))) => run.evidence.released += u64::from(progress.released),
                 Ok(None) => {}
                 Err(error) => run.evidence.errors.push(format!("plan {id}: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was held for endpoints that take deliveries again.
+    async fn resumed(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
+        if !run.act {
+            return Ok(());
+        }
+        let resume = Resume {
+            store: &self.deliveries,
+            payloads: &self.payloads,
+            clock: &self.clock,
+            retention: self.settings.retention,
+        };
+        for key in self.deliveries.resumed_endpoints().await? {
+            if self.clock.now() >= until {
+                run.evidence.pages_left += 1;
+                return Ok(());
+            }
+            // One endpoint in trouble must not stop the others.
+            match resume.advance(&key, until).await {
+                Ok(released) => run.evidence.released += u64::from(released),
+                Err(error) => run.evidence.errors.push(format!("endpoint {key}: {error}")),
             }
         }
         Ok(())

@@ -21,6 +21,8 @@ pub enum Action {
     Status(Status),
     /// Do not deliver it.
     Cancel(Cancel),
+    /// Pause, resume or give up an endpoint.
+    Endpoint(Endpoint),
 }
 
 /// `list`
@@ -123,7 +125,21 @@ pub struct Cancel {
     pub operator: Option<String>,
 }
 
-const ACTIONS: &str = "list, explain, propose, approve, status, cancel";
+/// `endpoint`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// Endpoint id, or the state key of an inline origin.
+    pub endpoint: String,
+    /// `paused`, `active` or `disabled`; absent: only look.
+    pub set: Option<String>,
+    /// Why; needed with `set`.
+    pub reason: Option<String>,
+    /// Who.
+    pub operator: Option<String>,
+}
+
+const ACTIONS: &str = "list, explain, propose, approve, status, cancel, endpoint";
 
 impl Action {
     /// Reads an action.
@@ -142,7 +158,8 @@ impl Action {
             "approve" => fields_of(fields).map(Self::Approve),
             "status" => fields_of(fields).map(Self::Status),
             "cancel" => fields_of(fields).map(Self::Cancel),
-            "abort" | "plans" | "endpoint" | "audit" => {
+            "endpoint" => fields_of(fields).map(Self::Endpoint),
+            "abort" | "plans" | "audit" => {
                 Err(Refusal::invalid(format!("action {action:?} is not available in this version")))
             }
             _ => Err(Refusal::invalid(format!("unknown action {action:?}: it is one of {ACTIONS}"))),

@@ -2,7 +2,7 @@
 //! same one again answers the same; of two people who approve, one does.
 
 use domain::plan::{Approval, Plan, PlanState, Progress};
-use domain::ports::{Clock, Deliveries, Payloads, Plans};
+use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::release::Release;
 use domain::time::Millis;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::handler::Operator;
 /// Left of an invocation for counting and answering, in milliseconds.
 const ANSWER_MS: i64 = 15_000;
 
-impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Approves a plan and starts to release it.
     pub(crate) async fn approve(&self, action: &Approve, call: &Call, deadline: Millis) -> Result<Value, Failure> {
         words("reason", &action.reason)?;

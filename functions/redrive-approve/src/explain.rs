@@ -3,7 +3,7 @@
 use domain::delivery::{DeadReason, HeldReason, State};
 use domain::id::{DeliveryKey, EventId};
 use domain::outcome::Class;
-use domain::ports::{Clock, Deliveries, Payloads, Plans};
+use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::record::{Entry, Record};
 use domain::time::Millis;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::action::Explain;
 use crate::answer::{Failure, Refusal};
 use crate::handler::Operator;
 
-impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Explains one delivery.
     pub(crate) async fn explain(&self, explain: &Explain) -> Result<Value, Failure> {
         let not_found = || {
@@ -127,15 +127,14 @@ fn next(record: &Record, now: Millis) -> String {
         }
         State::Held(reason) => match reason {
             HeldReason::Removed => {
-                "Nothing by itself: register its endpoint again, then release it with an approved plan.".to_owned()
+                "Nothing by itself: its endpoint was removed. Register it again, then set it active.".to_owned()
             }
             HeldReason::Misconfigured => {
-                "Nothing by itself: repair the configuration of its endpoint, then release it with an approved plan."
-                    .to_owned()
+                "Nothing by itself: repair the definition of its endpoint, then set it active.".to_owned()
             }
-            HeldReason::Paused | HeldReason::Disabled | HeldReason::Breaker => {
-                "Nothing until its endpoint is active again.".to_owned()
-            }
+            HeldReason::Paused => "Nothing while its endpoint is paused; setting it active releases it.".to_owned(),
+            HeldReason::Disabled => "Nothing while its endpoint is disabled; setting it active releases it.".to_owned(),
+            HeldReason::Breaker => "Nothing until its endpoint answers again.".to_owned(),
         },
         State::Delivered => "Nothing: the endpoint accepted it.".to_owned(),
         State::Cancelled => "Nothing: it was cancelled and will not be sent.".to_owned(),

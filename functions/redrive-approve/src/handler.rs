@@ -3,7 +3,7 @@
 use domain::cancel::{self, Cancelled};
 use domain::id::{DeliveryKey, StateKey};
 use domain::message::CancelRequest;
-use domain::ports::{Clock, Deliveries, Payloads, Plans};
+use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::settings::Retention;
 use domain::time::Millis;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub struct Invocation<'a> {
     pub function_arn: &'a str,
 }
 
-impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Handles a call. An error is our own trouble: nothing was decided by it, and repeating is safe.
     pub async fn handle(&self, event: Value, invocation: &Invocation<'_>) -> Result<Value, String> {
         let via_url = event.pointer("/requestContext/http").is_some();
@@ -65,6 +65,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
             Action::Approve(approve) => self.approve(&approve, &call, invocation.deadline).await,
             Action::Status(status) => self.status(&status.plan_id, invocation.deadline).await,
             Action::Cancel(cancel) => self.cancel(&cancel, &call).await,
+            Action::Endpoint(endpoint) => self.endpoint(&endpoint, &call, invocation.deadline).await,
         }
     }
 

@@ -6,6 +6,7 @@ pub mod answer;
 pub mod approve;
 pub mod caller;
 pub mod config;
+pub mod endpoint;
 pub mod explain;
 pub mod handler;
 pub mod list;

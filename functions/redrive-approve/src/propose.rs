@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::id::{EventId, hex};
 use domain::plan::{Frozen, MAX_DELIVERIES, PROPOSAL_MS, Plan, PlanState, digest};
-use domain::ports::{Clock, Deliveries, Payloads, Plans, Stored};
+use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
 use domain::record::Record;
 use domain::time::{DAY_MS, Millis, SECOND_MS};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const PAGE: usize = 500;
 /// Left of an invocation for storing the plan, in milliseconds.
 const STORE_MS: i64 = 10_000;
 
-impl<D: Deliveries + Plans, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Proposes a plan.
     pub(crate) async fn propose(&self, action: &Propose, call: &Call, deadline: Millis) -> Result<Value, Failure> {
         let rate = action.rate_per_second.unwrap_or(10);

@@ -4,7 +4,7 @@ use crate::delivery::DeadReason;
 use crate::outcome::Class;
 use crate::record::Record;
 use crate::retry::RetryPolicy;
-use crate::time::Millis;
+use crate::time::{Millis, SECOND_MS};
 
 /// The complete answer to "and now?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,10 @@ pub fn decide(
                 return Decision::Dead(DeadReason::Exhausted);
             }
             let due = policy.due(record.used(), now, hint, random);
+            let window_ms = policy.window_seconds.map(|seconds| i64::from(seconds) * SECOND_MS);
+            if window_ms.is_some_and(|window| due.since(record.generation_began()) > window) {
+                return Decision::Dead(DeadReason::Exhausted);
+            }
             if record.deliver_by.is_some_and(|by| due > by) {
                 return Decision::Dead(DeadReason::Expired);
             }
@@ -62,7 +66,13 @@ mod tests {
     use crate::transition::tests::in_flight;
 
     fn policy() -> RetryPolicy {
-        RetryPolicy { attempts: 3, waits: Waits::List(vec![1, 2]), jitter_percent: 0, hint_cap_seconds: 60 }
+        RetryPolicy {
+            attempts: 3,
+            waits: Waits::List(vec![1, 2]),
+            jitter_percent: 0,
+            hint_cap_seconds: 60,
+            window_seconds: None,
+        }
     }
 
     fn decided(record: &Record, class: Class, hint: Option<Millis>) -> Decision {
@@ -100,6 +110,16 @@ mod tests {
         record.deliver_by = Some(Millis(2_000));
         assert_eq!(decided(&record, Class::Throttled, None), Decision::Retry { due: Millis(2_000) });
         assert_eq!(decided(&record, Class::Throttled, Some(Millis(2_001))), Decision::Dead(DeadReason::Expired));
+    }
+
+    #[test]
+    fn a_window_ends_a_generation_before_its_attempts_do() {
+        let within = |window| RetryPolicy { window_seconds: Some(window), ..policy() };
+        // The attempt began at 0; the next one would be due at 2 s.
+        let record = in_flight(1);
+        let verdict = |policy| decide(&record, Class::Transient, &policy, Millis(1_000), None, 0.0);
+        assert_eq!(verdict(within(2)), Decision::Retry { due: Millis(2_000) });
+        assert_eq!(verdict(within(1)), Decision::Dead(DeadReason::Exhausted));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A receiver: where its webhooks go and how.
 
+use crate::fields::Problem;
 use crate::outcome::StatusOverrides;
 use crate::retry::RetryPolicy;
 use crate::signature::Secret;
@@ -17,8 +18,17 @@ pub struct EndpointConfig {
     pub headers: Vec<(String, String)>,
     /// Changes to the status table.
     pub overrides: StatusOverrides,
-    /// Signing secrets, the newest first. Empty: not signed.
+    /// Active signing secrets, by scheme and the newest first. Empty: not signed.
     pub secrets: Vec<Secret>,
+}
+
+/// What an endpoint has where its definition says nothing; all that an inline URL has.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// When to try again.
+    pub policy: RetryPolicy,
+    /// Longest request in milliseconds; no endpoint may ask for more.
+    pub timeout_ms: i64,
 }
 
 /// What a look at the registry found.
@@ -32,4 +42,11 @@ pub enum Found {
     Misconfigured(String),
     /// There is no such endpoint.
     Unknown,
+}
+
+impl Found {
+    /// A definition with problems; their sentences name fields and repeat no value.
+    pub fn misconfigured(problems: &[Problem]) -> Self {
+        Self::Misconfigured(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
 }

@@ -8,7 +8,9 @@
 //! - [`message`] reads the bytes of a queue message; [`payload`] is what will be sent, byte for byte.
 //! - [`record`] is one delivery as stored; [`delivery`] holds its states and the one total `apply`.
 //! - [`claim`] judges who may start an attempt; [`transition`] is the list of changes a record can undergo.
-//! - [`request`] is what goes on the wire; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
+//! - [`registry`] is what the endpoints table says of an [`endpoint`]: a reviewed [`definition`] and secrets;
+//!   [`endpoint_state`] is whether it takes deliveries now, and [`resume`] how what was held goes out again.
+//! - [`request`] is what goes on the wire, signed by [`signature`]; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
 //! - [`retry`] and [`decide`] say what happens next.
 //! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] those of a redrive.
 //! - [`cancel`], [`reject`] and [`release`] are the three short stories that several functions share.
@@ -16,9 +18,12 @@
 pub mod cancel;
 pub mod claim;
 pub mod decide;
+pub mod definition;
 pub mod delivery;
 pub mod egress;
 pub mod endpoint;
+pub mod endpoint_state;
+pub mod fields;
 pub mod hint;
 pub mod id;
 pub mod message;
@@ -28,9 +33,11 @@ pub mod payload;
 pub mod plan;
 pub mod ports;
 pub mod record;
+pub mod registry;
 pub mod reject;
 pub mod release;
 pub mod request;
+pub mod resume;
 pub mod retry;
 pub mod settings;
 pub mod signature;

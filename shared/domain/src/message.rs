@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::delivery::RejectedReason;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::payload::Payload;
-use crate::request::check_header;
+use crate::request::{check_header, check_url};
 use crate::time::Millis;
 
 /// At most this many extra headers in a message.
@@ -279,17 +279,7 @@ fn target(endpoint: Raw<'_>, url: Raw<'_>, limits: &Limits) -> Result<(EndpointK
                 .to_owned())
         }
         (None, Some(text)) => {
-            // What the URL may point at is judged when it is dialled; here it only has to be one.
-            let url = url::Url::parse(&text).map_err(|e| format!("`url` is not a URL: {e}"))?;
-            if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-                return Err("`url` must be an https URL with a host".to_owned());
-            }
-            if !url.username().is_empty() || url.password().is_some() {
-                return Err("`url` must not hold a user name or password: they leak into logs".to_owned());
-            }
-            if url.as_str().len() > 2048 {
-                return Err("`url` must have at most 2048 characters".to_owned());
-            }
+            let url = check_url(&text).map_err(|e| format!("`url` {e}"))?;
             Ok((EndpointKey::inline(&url), StateKey::inline(&url), Some(url.into())))
         }
         (Some(_), Some(_)) => Err("give `endpoint` or `url`, not both".to_owned()),

@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::delivery::Illegal;
 use crate::endpoint::Found;
+use crate::endpoint_state::EndpointState;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::outcome::Outcome;
 use crate::payload::Payload;
@@ -14,6 +15,7 @@ use crate::plan::{Frozen, Plan};
 use crate::record::{Lease, Record};
 use crate::reject::Rejected;
 use crate::request::Request;
+use crate::signature::Secret;
 use crate::time::Millis;
 
 /// Our own trouble.
@@ -202,10 +204,23 @@ pub trait Payloads {
     async fn keep_raw(&self, sha256: &str, raw: &str, until: Millis) -> Result<(), StoreError>;
 }
 
-/// The registry of endpoints.
+/// The registry of endpoints, as the sender sees it.
 pub trait Endpoints {
     /// Looks one up; `fresh` bypasses the cache.
     async fn find(&self, endpoint: &EndpointKey, fresh: bool) -> Result<Found, StoreError>;
+    /// The active root keys from which the signatures of inline URLs are made, the newest first; never empty: the first one
+    /// is made when it is first asked for.
+    async fn inline_keys(&self) -> Result<Vec<Secret>, StoreError>;
+}
+
+/// The operational states of endpoints, in the deliveries table.
+pub trait EndpointStates {
+    /// Reads a state consistently, or takes one that was read within the last seconds if `fresh` is not asked for.
+    async fn endpoint_state(&self, key: &StateKey, fresh: bool) -> Result<EndpointState, StoreError>;
+    /// Replaces `old` by `new` if its revision is still that of `old`; true when `new` is in place.
+    async fn save_endpoint_state(&self, old: &EndpointState, new: &EndpointState) -> Result<bool, StoreError>;
+    /// The endpoints whose held deliveries are being released.
+    async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError>;
 }
 
 /// The HTTP client.

@@ -187,6 +187,11 @@ impl Record {
         self.attempt.saturating_sub(self.budget_from)
     }
 
+    /// When the first attempt of this generation began, as far as the history tells.
+    pub fn generation_began(&self) -> Millis {
+        self.attempts().find(|a| a.number > self.budget_from).map_or(self.since, |a| a.started)
+    }
+
     /// True while `claim_id` holds the attempt in flight.
     pub fn is_held_by(&self, claim_id: &ClaimId) -> bool {
         self.state == State::InFlight && self.lease.as_ref().is_some_and(|l| l.claim_id == *claim_id)

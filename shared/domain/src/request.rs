@@ -19,42 +19,115 @@ pub struct Request<'a> {
     pub timeout_ms: i64,
 }
 
-/// Header names that a producer may not set: HTTP's own, ours, and those that carry credentials.
+/// The longest URL, in bytes.
+pub const MAX_URL: usize = 2048;
+/// The longest header name, in bytes.
+pub const MAX_HEADER_NAME: usize = 128;
+/// The longest header value, in bytes.
+pub const MAX_HEADER_VALUE: usize = 4096;
+
+/// Header names that nobody may set: those that frame or route the request, those that describe the body we send, those
+/// that only mean something to a cache or a proxy, those that carry credentials, and our own.
 const RESERVED: &[&str] = &[
     "host",
     "connection",
     "content-length",
     "transfer-encoding",
-    "content-type",
     "te",
     "trailer",
+    "trailers",
     "upgrade",
     "expect",
     "keep-alive",
+    "proxy-authenticate",
     "proxy-authorization",
     "proxy-connection",
+    "http2-settings",
+    "forwarded",
+    "via",
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "accept-encoding",
+    "range",
+    "age",
+    "cache-control",
+    "clear-site-data",
+    "expires",
+    "pragma",
+    "warning",
     "authorization",
     "cookie",
     "user-agent",
     "idempotency-key",
 ];
-const RESERVED_PREFIXES: &[&str] = &["webhook-", "redeliver-"];
+
+/// The beginnings of such names. Those of clouds and their proxies are trusted by what stands behind them.
+const RESERVED_PREFIXES: &[&str] = &[
+    "webhook-",
+    "redeliver-",
+    "svix-",
+    "x-amz-",
+    "x-amzn-",
+    "x-azure-",
+    "x-fd-",
+    "x-forwarded-",
+    "x-gfe",
+    "x-goog-",
+    "x-google",
+    "x-svix-",
+    "x-real-ip",
+    "cf-",
+    "sec-",
+    "proxy-",
+];
+
+/// Judges the form of a URL, in a message or in a definition. Where it may point is judged when it is dialled.
+pub fn check_url(text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL {
+        return Err(format!("must have {MAX_URL} bytes at most"));
+    }
+    // The parser forgives white space and control characters; who wrote them did not mean them.
+    if text.bytes().any(|c| c.is_ascii_control() || c == b' ') {
+        return Err("must not hold blanks or control characters".to_owned());
+    }
+    let url = Url::parse(text).map_err(|e| format!("is not a URL: {e}; write https://host/path"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("must be an https URL with a host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not hold a user name or password: they leak into logs; use a header".to_owned());
+    }
+    if url.port() == Some(0) {
+        return Err("must not use port 0".to_owned());
+    }
+    if url.as_str().len() > MAX_URL {
+        return Err(format!("must have {MAX_URL} bytes at most, percent-encoded"));
+    }
+    Ok(url)
+}
 
 /// A token of RFC 9110 section 5.6.2.
 fn is_token(name: &str) -> bool {
     !name.is_empty()
-        && name.len() <= 128
+        && name.len() <= MAX_HEADER_NAME
         && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c))
 }
 
 /// Judges an extra header of a message.
 pub fn check_header(name: &str, value: &str) -> Result<(), String> {
     if !is_token(name) {
-        return Err(format!("{name:?} is no header name"));
+        let start: String = name.chars().take(MAX_HEADER_NAME).collect();
+        return Err(format!("{start:?} is no header name"));
     }
     let lower = name.to_ascii_lowercase();
     if RESERVED.contains(&lower.as_str()) || RESERVED_PREFIXES.iter().any(|p| lower.starts_with(p)) {
-        return Err(format!("{lower} is reserved and cannot be set by a message"));
+        return Err(format!("{lower} is reserved and cannot be set"));
+    }
+    if value.len() > MAX_HEADER_VALUE {
+        return Err(format!("the value of {lower} may have {MAX_HEADER_VALUE} bytes at most"));
     }
     if !value.bytes().all(|c| c == b'\t' || (b' '..=b'~').contains(&c)) {
         return Err(format!("the value of {lower} may hold only printable ASCII, blanks and tabs"));

@@ -16,6 +16,8 @@ pub struct RetryPolicy {
     pub jitter_percent: u8,
     /// The longest wait that a hint can ask for, in seconds.
     pub hint_cap_seconds: u32,
+    /// No attempt later than this after the first one of its generation, in seconds.
+    pub window_seconds: Option<u32>,
 }
 
 /// The waits between attempts, in seconds.
@@ -126,7 +128,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn policy(waits: &str, jitter_percent: u8) -> RetryPolicy {
-        RetryPolicy { attempts: 8, waits: Waits::parse(waits).unwrap(), jitter_percent, hint_cap_seconds: 600 }
+        RetryPolicy {
+            attempts: 8,
+            waits: Waits::parse(waits).unwrap(),
+            jitter_percent,
+            hint_cap_seconds: 600,
+            window_seconds: None,
+        }
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl<'a> Reader<'a> {
             waits,
             jitter_percent: u8::try_from(self.number("RETRY_JITTER_PERCENT", 0..=100)).unwrap_or(100),
             hint_cap_seconds: self.number("HINT_CAP_SECONDS", 1..=crate::retry::MAX_WAIT_SECONDS),
+            window_seconds: None,
         }
     }
 

@@ -395,6 +395,21 @@ pub fn release(
     Ok(next)
 }
 
+/// The endpoint of a held delivery takes deliveries again: due at its slot. Not a decision about this delivery, so neither
+/// generation nor budget change.
+pub fn resume(
+    record: &Record,
+    due: Millis,
+    kept_until: Millis,
+    retention: Retention,
+    now: Millis,
+) -> Result<Record, Illegal> {
+    let mut next = moved(record, Event::Release, retention, now)?;
+    next.due = Some(due);
+    next.payload_kept_until = Some(kept_until);
+    Ok(next)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::ports::Clock;
 use domain::time::Millis;
+use zeroize::Zeroizing;
 
 /// The machine's clock and the operating system's random numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +33,14 @@ impl Clock for SystemClock {
         let ms = u64::try_from(until.since(self.now())).unwrap_or(0);
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
+}
+
+/// 32 random bytes, for a key.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that draws random numbers")]
+pub fn random_key() -> Zeroizing<[u8; 32]> {
+    let mut bytes = Zeroizing::new([0u8; 32]);
+    getrandom::fill(bytes.as_mut()).expect("the operating system has random numbers");
+    bytes
 }
 
 /// A variable of the environment, as the lookup function that configurations are read through.

@@ -3,11 +3,14 @@
 
 use domain::decide::Decision;
 use domain::delivery::{DeadReason, RejectedReason, State};
-use domain::id::{DeliveryKey, sha256_hex};
+use domain::endpoint_state::{EndpointState, Status};
+use domain::id::{DeliveryKey, StateKey, sha256_hex};
 use domain::message::Refusal;
 use domain::outcome::{Class, Phase};
 use domain::plan::{CHUNK, Frozen, Plan, PlanState, Who, digest};
-use domain::ports::{Claimed, Created, Deliveries, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped};
+use domain::ports::{
+    Claimed, Created, Deliveries, EndpointStates, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped,
+};
 use domain::record::Record;
 use domain::reject::reject;
 use domain::time::Millis;
@@ -265,5 +268,33 @@ pub async fn endpoint_lists(table: &impl Deliveries, prefix: &str) {
     assert!(listed().await);
     let back = transition::release(&dead, "plan", T.plus(9), T, RETENTION, T).expect("possible");
     assert_eq!(table.swap(&dead, &back).await, Ok(Swapped::Done));
+    assert!(!listed().await);
+}
+
+/// The operational state of an endpoint is written only over what was read, and a resumed endpoint is found until its
+/// release is over.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn endpoint_states(table: &impl EndpointStates, prefix: &str) {
+    let key = StateKey::stored(&format!("{prefix}-endpoint"));
+    let untouched = EndpointState::untouched(&key);
+    assert_eq!(table.endpoint_state(&key, true).await, Ok(untouched.clone()));
+    let paused = untouched.set(Status::Paused, "operator a", T);
+    assert_eq!(table.save_endpoint_state(&untouched, &paused).await, Ok(true));
+    assert_eq!(table.save_endpoint_state(&untouched, &paused).await, Ok(true), "our own write, repeated");
+    assert_eq!(table.endpoint_state(&key, false).await, Ok(paused.clone()), "the writer sees its write");
+    let late = untouched.set(Status::Disabled, "somebody else", T);
+    assert_eq!(table.save_endpoint_state(&untouched, &late).await, Ok(false));
+    let listed = async || table.resumed_endpoints().await.expect("readable").contains(&key);
+    assert!(!listed().await);
+    let resumed = paused.set(Status::Active, "operator a", T);
+    assert_eq!(table.save_endpoint_state(&paused, &resumed).await, Ok(true));
+    assert!(listed().await);
+    let more = resumed.released_more(7);
+    assert_eq!(table.save_endpoint_state(&resumed, &more).await, Ok(true));
+    assert_eq!(table.endpoint_state(&key, true).await, Ok(more.clone()));
+    let over = more.settled(T.plus(3_600_000)).expect("nothing came for an hour");
+    assert_eq!(table.save_endpoint_state(&more, &over).await, Ok(true));
     assert!(!listed().await);
 }

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use domain::endpoint::Found;
-use domain::id::{DeliveryKey, EndpointKey, EventId};
+use domain::endpoint_state::EndpointState;
+use domain::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use domain::payload::Payload;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{
-    Claimed, Created, Deliveries, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row, StoreError, Stored,
-    Swapped,
+    Claimed, Created, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row,
+    StoreError, Stored, Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
+use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use domain::transition;
 use domain::wakeup::Waiting;
@@ -32,6 +34,7 @@ struct State {
     plans: HashMap<String, Plan>,
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
+    endpoints: HashMap<StateKey, EndpointState>,
     stream: Vec<Record>,
     writes: u64,
 }
@@ -255,6 +258,27 @@ impl Plans for MemoryDeliveries {
     }
 }
 
+impl EndpointStates for MemoryDeliveries {
+    async fn endpoint_state(&self, key: &StateKey, _fresh: bool) -> Result<EndpointState, StoreError> {
+        let state = self.state.borrow();
+        Ok(state.endpoints.get(key).cloned().unwrap_or_else(|| EndpointState::untouched(key)))
+    }
+
+    async fn save_endpoint_state(&self, old: &EndpointState, new: &EndpointState) -> Result<bool, StoreError> {
+        let there = self.endpoint_state(&old.key, true).await?;
+        if there.rev != old.rev {
+            return Ok(there == *new);
+        }
+        self.state.borrow_mut().endpoints.insert(new.key.clone(), new.clone());
+        Ok(true)
+    }
+
+    async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError> {
+        let state = self.state.borrow();
+        Ok(state.endpoints.values().filter(|e| e.released.is_some()).map(|e| e.key.clone()).collect())
+    }
+}
+
 /// Payloads and their end, by delivery and hash.
 type Kept = BTreeMap<(String, String), (Payload, Millis)>;
 
@@ -334,6 +358,10 @@ impl Endpoints for MemoryEndpoints {
     async fn find(&self, endpoint: &EndpointKey, _fresh: bool) -> Result<Found, StoreError> {
         Ok(self.found.borrow().get(endpoint).cloned().unwrap_or(Found::Unknown))
     }
+
+    async fn inline_keys(&self) -> Result<Vec<Secret>, StoreError> {
+        Ok(vec![Secret::new(Scheme::V1, &[7; 32].into())])
+    }
 }
 
 #[cfg(test)]
@@ -347,6 +375,7 @@ mod tests {
         let table = MemoryDeliveries::default();
         conformance::deliveries(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_lists(&table, "t").now_or_never().expect("nothing waits");
+        conformance::endpoint_states(&table, "t").now_or_never().expect("nothing waits");
         conformance::payloads(&MemoryPayloads::default(), "t").now_or_never().expect("nothing waits");
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod documents;
+mod endpoints;
 mod items;
 mod own_writes;
 mod purity;

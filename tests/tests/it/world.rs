@@ -6,6 +6,7 @@ use deliver::deliver::Deliver;
 use deliver::handler::Handler;
 use dlq_sweep::evidence::Evidence;
 use dlq_sweep::handler::{Depth, Queues, Sweep};
+use domain::endpoint::Defaults;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{DeliveryKey, EndpointKey};
 use domain::outcome::StatusOverrides;
@@ -16,7 +17,6 @@ use domain::settings::Timing;
 use domain::sweep::Patience;
 use domain::time::Millis;
 use domain::wakeup::{Delay, Waiting};
-use platform::dynamodb::Defaults;
 use redrive_approve::handler::{Invocation, Operator};
 use serde_json::{Value, json};
 use testkit::clock::VirtualClock;
@@ -62,7 +62,7 @@ pub const TIMING: Timing = Timing { request_ms: 10_000, function_ms: 45_000, lea
 
 pub fn policy() -> RetryPolicy {
     let waits = Waits::parse("30,120,600,1800,7200,21600,43200").unwrap();
-    RetryPolicy { attempts: 8, waits, jitter_percent: 15, hint_cap_seconds: 21_600 }
+    RetryPolicy { attempts: 8, waits, jitter_percent: 15, hint_cap_seconds: 21_600, window_seconds: None }
 }
 
 pub fn config() -> EndpointConfig {

@@ -1,46 +1,136 @@
-//! The port of the endpoints table. Only `deliver` reads it.
+//! The endpoints table. `deliver` reads it through the port; an operator's command line writes it through
+//! [`EndpointTable::replace`], always naming the version that a change was made from.
+//!
+//! One item that is no endpoint lives here too, because it is as secret: the root keys of inline URLs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use domain::endpoint::{EndpointConfig, Found};
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use domain::endpoint::{Defaults, Found};
+use domain::fields::Problem;
 use domain::id::EndpointKey;
-use domain::outcome::StatusOverrides;
 use domain::ports::{Clock, Endpoints, StoreError};
-use domain::request::check_endpoint_header;
-use domain::retry::{RetryPolicy, Waits};
-use domain::signature::Secret;
+use domain::registry::{Registration, SecretEntry, inline_keys_from_json, inline_keys_to_stored};
+use domain::signature::{Scheme, Secret};
 use domain::time::{Millis, SECOND_MS};
+use serde_json::Value;
 
-use super::item::{Item, s};
+use super::deliveries::lost_put;
+use super::document;
+use super::item::{Item, n, s};
 use super::unavailable;
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, random_key};
 
-/// An endpoint is looked up again after so many milliseconds.
+/// What was read is used for so many milliseconds.
 const CACHE_MS: i64 = 10 * SECOND_MS;
 
-/// What an endpoint has where its configuration says nothing.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// When to try again.
-    pub policy: RetryPolicy,
-    /// Longest request in milliseconds.
-    pub timeout_ms: i64,
-}
+/// Key of the item with the root keys of inline URLs. No endpoint's id can hold a `#`.
+const INLINE_KEYS: &str = "#inline-keys";
 
 /// The endpoints table, with a short cache.
 pub struct EndpointTable {
     client: Client,
     table: String,
     defaults: Defaults,
-    cache: RefCell<HashMap<EndpointKey, (Millis, Found)>>,
+    found: RefCell<HashMap<EndpointKey, (Millis, Found)>>,
+    inline: RefCell<Option<(Millis, Vec<Secret>)>>,
 }
 
 impl EndpointTable {
     /// The endpoints of that table.
     pub fn new(client: Client, table: String, defaults: Defaults) -> Self {
-        Self { client, table, defaults, cache: RefCell::default() }
+        Self { client, table, defaults, found: RefCell::default(), inline: RefCell::default() }
+    }
+
+    async fn item(&self, key: &str) -> Result<Option<Item>, StoreError> {
+        let read = self.client.get_item().table_name(&self.table).key("endpoint", s(key)).consistent_read(true);
+        Ok(read.send().await.map_err(|e| unavailable("reading the endpoints table", e))?.item)
+    }
+
+    /// Reads a registration as it is stored: `None` when there is none, the problems when it cannot be read.
+    pub async fn registration(
+        &self,
+        id: &EndpointKey,
+    ) -> Result<Option<Result<Registration, Vec<Problem>>>, StoreError> {
+        Ok(self.item(id.as_str()).await?.map(|item| decode(&item)))
+    }
+
+    /// Every registration, in order of their ids.
+    pub async fn registrations(&self) -> Result<Vec<(EndpointKey, Result<Registration, Vec<Problem>>)>, StoreError> {
+        let (mut all, mut start) = (Vec::new(), None);
+        loop {
+            let page = self
+                .client
+                .scan()
+                .table_name(&self.table)
+                .consistent_read(true)
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(|e| unavailable("listing the endpoints table", e))?;
+            for item in page.items() {
+                let id = item.get("endpoint").and_then(|v| v.as_s().ok());
+                if let Some(id) = id.and_then(|id| EndpointKey::registered(id).ok()) {
+                    all.push((id, decode(item)));
+                }
+            }
+            start = page.last_evaluated_key;
+            if start.as_ref().is_none_or(HashMap::is_empty) {
+                all.sort_by(|a, b| a.0.cmp(&b.0));
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Writes a registration in place of version `expected` (0: there is none, or one that nobody versioned). False when
+    /// somebody else was faster.
+    pub async fn replace(
+        &self,
+        id: &EndpointKey,
+        expected: u64,
+        registration: &Registration,
+    ) -> Result<bool, StoreError> {
+        self.put(id.as_str(), expected, registration.to_stored()).await
+    }
+
+    /// The root keys of inline URLs, retired ones included, and their version; none before the first one was needed.
+    pub async fn root_keys(&self) -> Result<(Vec<SecretEntry>, u64), StoreError> {
+        match self.item(INLINE_KEYS).await? {
+            None => Ok((Vec::new(), 0)),
+            Some(item) => inline_keys_from_json(without_key(&item)).map_err(|problems| {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                StoreError::Corrupt(format!("the root keys of inline URLs: {}", problems.join("; ")))
+            }),
+        }
+    }
+
+    /// Writes the root keys in place of version `expected`. False when somebody else was faster.
+    pub async fn replace_root_keys(&self, expected: u64, keys: &[SecretEntry]) -> Result<bool, StoreError> {
+        self.put(INLINE_KEYS, expected, inline_keys_to_stored(keys, expected + 1)).await
+    }
+
+    async fn put(&self, key: &str, expected: u64, document: Value) -> Result<bool, StoreError> {
+        let Value::Object(object) = document else { return Err(StoreError::Corrupt("no object".to_owned())) };
+        let mut item = document::from_json(object);
+        item.insert("endpoint".to_owned(), s(key));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(item.clone()));
+        let put = if expected == 0 {
+            put.condition_expression("attribute_not_exists(#version)")
+        } else {
+            put.condition_expression("#version = :expected").expression_attribute_values(":expected", n(expected))
+        };
+        let put = put
+            .expression_attribute_names("#version", "version")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .send()
+            .await;
+        match put {
+            Ok(_) => Ok(true),
+            // True when our own write was repeated underneath us after its answer was lost.
+            Err(error) => Ok(lost_put(error)?.is_some_and(|there| there == item)),
+        }
     }
 }
 
@@ -48,101 +138,88 @@ impl Endpoints for EndpointTable {
     async fn find(&self, endpoint: &EndpointKey, fresh: bool) -> Result<Found, StoreError> {
         let now = SystemClock.now();
         if !fresh
-            && let Some((read_at, found)) = self.cache.borrow().get(endpoint)
+            && let Some((read_at, found)) = self.found.borrow().get(endpoint)
             && now.since(*read_at) < CACHE_MS
         {
             return Ok(found.clone());
         }
-        let answer = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .key("endpoint", s(endpoint.as_str()))
-            .consistent_read(true)
-            .send()
-            .await
-            .map_err(|e| unavailable("reading an endpoint", e))?;
-        let found = match &answer.item {
+        let found = match self.registration(endpoint).await? {
             None => Found::Unknown,
-            Some(item) if item.contains_key("removed_at") => Found::Removed,
-            Some(item) => match decode(item, &self.defaults) {
+            Some(Ok(registration)) if registration.removed_at.is_some() => Found::Removed,
+            Some(read) => match read.and_then(|r| r.resolve(&self.defaults, now).map_err(|problem| vec![problem])) {
                 Ok(config) => Found::Config(Box::new(config)),
-                Err(why) => Found::Misconfigured(why),
+                Err(problems) => Found::misconfigured(&problems),
             },
         };
         // A missing endpoint is looked up every time: it may be registered at any moment.
         if !matches!(found, Found::Unknown) {
-            self.cache.borrow_mut().insert(endpoint.clone(), (now, found.clone()));
+            self.found.borrow_mut().insert(endpoint.clone(), (now, found.clone()));
         }
         Ok(found)
     }
+
+    async fn inline_keys(&self) -> Result<Vec<Secret>, StoreError> {
+        let now = SystemClock.now();
+        if let Some((read_at, keys)) = &*self.inline.borrow()
+            && now.since(*read_at) < CACHE_MS
+        {
+            return Ok(keys.clone());
+        }
+        let (mut keys, version) = self.root_keys().await?;
+        if !keys.iter().any(|key| key.is_active(now)) {
+            let first = Secret::new(Scheme::V1, &random_key());
+            keys.insert(0, SecretEntry { secret: first, created_at: now, retired_at: None });
+            if !self.replace_root_keys(version, &keys).await? {
+                keys = self.root_keys().await?.0;
+            }
+        }
+        let active: Vec<Secret> = keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
+        *self.inline.borrow_mut() = Some((now, active.clone()));
+        Ok(active)
+    }
 }
 
-/// Reads a configuration: `url` (required), `timeout_seconds`, `retry_schedule_seconds`, `max_attempts`, `headers`,
-/// `secrets`, `retry_statuses`, `permanent_statuses`. The error names the attribute and repeats no value.
-fn decode(item: &Item, defaults: &Defaults) -> Result<EndpointConfig, String> {
-    let number = |name: &str| -> Result<Option<u32>, String> {
-        item.get(name)
-            .map(|v| v.as_n().ok().and_then(|v| v.parse().ok()).ok_or_else(|| format!("`{name}` is no whole number")))
-            .transpose()
-    };
-    let url = item.get("url").and_then(|v| v.as_s().ok()).ok_or("`url` is missing")?;
-    // The parser's message may repeat parts of the URL.
-    if !url::Url::parse(url).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host()) {
-        return Err("`url` is no http or https URL".to_owned());
+fn without_key(item: &Item) -> Value {
+    let mut value = document::to_json(item);
+    if let Some(object) = value.as_object_mut() {
+        object.remove("endpoint");
     }
-    let timeout_ms = match number("timeout_seconds")? {
-        Some(seconds @ 1..=30) => (i64::from(seconds) * SECOND_MS).min(defaults.timeout_ms),
-        Some(_) => return Err("`timeout_seconds` must be between 1 and 30".to_owned()),
-        None => defaults.timeout_ms,
-    };
-    let mut policy = defaults.policy.clone();
-    if let Some(schedule) = item.get("retry_schedule_seconds") {
-        let text = schedule.as_s().map_err(|_| "`retry_schedule_seconds` is no text")?;
-        policy.waits = Waits::parse(text).map_err(|e| format!("`retry_schedule_seconds`: {e}"))?;
+    value
+}
+
+fn decode(item: &Item) -> Result<Registration, Vec<Problem>> {
+    Registration::from_json(without_key(item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_document_comes_back_from_its_item() {
+        let value = json!({"a": "x", "b": [1, 2.5, true], "c": {"d": "", "e": 9_007_199_254_740_993_u64}});
+        let Value::Object(object) = value.clone() else { panic!() };
+        let mut item = document::from_json(object);
+        item.insert("endpoint".to_owned(), s("p"));
+        assert_eq!(without_key(&item), value);
     }
-    if let Some(attempts) = number("max_attempts")? {
-        policy.attempts = attempts;
+
+    #[test]
+    fn an_item_written_by_hand_is_read_too() {
+        let item = Item::from([
+            ("endpoint".to_owned(), s("p")),
+            ("url".to_owned(), s("https://h.example.test/")),
+            (
+                "secrets".to_owned(),
+                aws_sdk_dynamodb::types::AttributeValue::L(vec![s(
+                    "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+                )]),
+            ),
+        ]);
+        let read = decode(&item).unwrap();
+        assert_eq!((read.secrets.len(), read.version), (1, 0));
+        let wrong = Item::from([("url".to_owned(), aws_sdk_dynamodb::types::AttributeValue::Ss(vec!["x".to_owned()]))]);
+        assert_eq!(decode(&wrong).unwrap_err()[0].field, "url");
     }
-    policy.check().map_err(|e| format!("retry policy: {e}"))?;
-    let headers = match item.get("headers").map(|h| h.as_m()) {
-        Some(Ok(map)) => map
-            .iter()
-            .map(|(name, value)| value.as_s().ok().map(|v| (name.to_ascii_lowercase(), v.clone())))
-            .collect::<Option<Vec<_>>>()
-            .ok_or("`headers` must hold texts")?,
-        Some(Err(_)) => return Err("`headers` is no map".to_owned()),
-        None => Vec::new(),
-    };
-    for (name, value) in &headers {
-        check_endpoint_header(name, value).map_err(|e| format!("`headers`: {e}"))?;
-    }
-    let secrets = match item.get("secrets").map(|l| l.as_l()) {
-        Some(Ok(list)) => list
-            .iter()
-            .map(|v| Secret::parse(v.as_s().map_or("", String::as_str)))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| format!("`secrets`: {e}"))?,
-        Some(Err(_)) => return Err("`secrets` is no list".to_owned()),
-        None => Vec::new(),
-    };
-    let statuses = |name: &str| -> Result<Vec<u16>, String> {
-        match item.get(name).map(|l| l.as_l()) {
-            None => Ok(Vec::new()),
-            Some(Ok(list)) => list
-                .iter()
-                .map(|v| v.as_n().ok().and_then(|v| v.parse().ok()))
-                .collect::<Option<_>>()
-                .ok_or_else(|| format!("`{name}` must hold status codes")),
-            Some(Err(_)) => Err(format!("`{name}` is no list")),
-        }
-    };
-    Ok(EndpointConfig {
-        url: url.clone(),
-        timeout_ms,
-        policy,
-        headers,
-        overrides: StatusOverrides { retry: statuses("retry_statuses")?, permanent: statuses("permanent_statuses")? },
-        secrets,
-    })
 }

@@ -4,16 +4,24 @@
 //! item when it is wrong, so that a lost race is known in one round trip.
 
 mod deliveries;
+mod document;
+mod endpoint_states;
 mod endpoints;
 pub mod item;
 mod payloads;
 mod plans;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::DisplayErrorContext;
+use domain::endpoint_state::EndpointState;
+use domain::id::StateKey;
 use domain::ports::StoreError;
+use domain::time::Millis;
 
-pub use endpoints::{Defaults, EndpointTable};
+pub use endpoints::EndpointTable;
 pub use payloads::PayloadTable;
 
 /// The deliveries table.
@@ -21,12 +29,13 @@ pub use payloads::PayloadTable;
 pub struct DeliveryTable {
     client: Client,
     table: String,
+    states: RefCell<HashMap<StateKey, (Millis, EndpointState)>>,
 }
 
 impl DeliveryTable {
     /// The deliveries of that table.
-    pub const fn new(client: Client, table: String) -> Self {
-        Self { client, table }
+    pub fn new(client: Client, table: String) -> Self {
+        Self { client, table, states: RefCell::default() }
     }
 
     /// Opens the connection before the first event comes.

@@ -1,0 +1,354 @@
+//! What the endpoints table says of one endpoint: a reviewed [`Definition`], its secrets, and the version of both.
+//!
+//! It is read strictly: an unknown field is refused by name, and a wrong one with what it should be; no message repeats a
+//! value, because values here are secrets and URLs with tokens.
+
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::definition::Definition;
+use crate::endpoint::{Defaults, EndpointConfig};
+use crate::fields::{Fields, Problem};
+use crate::outcome::StatusOverrides;
+use crate::signature::Secret;
+use crate::time::{Millis, SECOND_MS};
+
+/// The most secrets that an endpoint may have, retired ones included.
+pub const MAX_SECRETS: usize = 10;
+/// A secret with its times.
+#[derive(Clone, Debug)]
+pub struct SecretEntry {
+    /// The key.
+    pub secret: Secret,
+    /// Since when.
+    pub created_at: Millis,
+    /// Not from here on.
+    pub retired_at: Option<Millis>,
+}
+
+impl SecretEntry {
+    /// True while requests are signed with it.
+    pub fn is_active(&self, now: Millis) -> bool {
+        self.retired_at.is_none_or(|at| at > now)
+    }
+}
+
+/// An endpoint as it is stored.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// The reviewed part.
+    pub definition: Definition,
+    /// The newest first.
+    pub secrets: Vec<SecretEntry>,
+    /// Grows by one with every change; a change names the version that it was made from.
+    pub version: u64,
+    /// When it was changed last.
+    pub updated_at: Option<Millis>,
+    /// Since when it is removed.
+    pub removed_at: Option<Millis>,
+}
+
+impl Registration {
+    /// What `deliver` needs, at a time: defaults filled in, retired secrets left out.
+    pub fn resolve(&self, defaults: &Defaults, now: Millis) -> Result<EndpointConfig, Problem> {
+        let Definition { retry, .. } = &self.definition;
+        let mut policy = defaults.policy.clone();
+        policy.attempts = retry.max_attempts.unwrap_or(policy.attempts);
+        policy.waits = retry.waits.clone().unwrap_or(policy.waits);
+        policy.jitter_percent = retry.jitter_percent.unwrap_or(policy.jitter_percent);
+        policy.window_seconds = retry.window_seconds.or(policy.window_seconds);
+        // The deployment's cap is its word to its producers; an endpoint may only ask for less.
+        policy.hint_cap_seconds =
+            retry.hint_cap_seconds.map_or(policy.hint_cap_seconds, |cap| cap.min(policy.hint_cap_seconds));
+        let timeout_ms = self
+            .definition
+            .timeout_seconds
+            .map_or(defaults.timeout_ms, |seconds| (i64::from(seconds) * SECOND_MS).min(defaults.timeout_ms));
+        Ok(EndpointConfig {
+            url: self.definition.url.clone(),
+            timeout_ms,
+            policy,
+            headers: self.definition.headers.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
+            overrides: StatusOverrides {
+                retry: self.definition.retry_statuses.clone(),
+                permanent: self.definition.permanent_statuses.clone(),
+            },
+            secrets: self.active_secrets(now)?,
+        })
+    }
+
+    /// The secrets that sign at a time. A scheme that is asked for and has none is a fault: nothing goes out unsigned, or
+    /// signed in another way than was agreed.
+    fn active_secrets(&self, now: Millis) -> Result<Vec<Secret>, Problem> {
+        let mut active = Vec::new();
+        for scheme in &self.definition.signatures {
+            let before = active.len();
+            let of_scheme = self.secrets.iter().filter(|s| s.secret.scheme() == *scheme && s.is_active(now));
+            active.extend(of_scheme.map(|s| s.secret.clone()));
+            if active.len() == before {
+                let message = format!("has no active {scheme} secret: rotate it, or take {scheme} out of `signatures`");
+                return Err(Problem::new("secrets", message));
+            }
+        }
+        Ok(active)
+    }
+
+    /// Reads the stored form.
+    pub fn from_json(value: Value) -> Result<Self, Vec<Problem>> {
+        let mut fields = Fields::of("", value)?;
+        let secrets = secret_entries(&mut fields);
+        let version = fields.take("version", VERSION).unwrap_or(0);
+        let updated_at = fields.time("updated_at");
+        let removed_at = fields.time("removed_at");
+        let definition = Definition::read(fields)?;
+        Ok(Self { definition, secrets, version, updated_at, removed_at })
+    }
+
+    /// The stored form. It holds the secrets: it goes to the table and nowhere else.
+    pub fn to_stored(&self) -> Value {
+        let mut value = self.definition.to_json();
+        self.add_times(&mut value);
+        value["secrets"] = stored_secrets(&self.secrets);
+        value
+    }
+
+    /// What may be shown: of each secret only its scheme, its times and, for `v1a`, the public key.
+    pub fn to_shown(&self, now: Millis) -> Value {
+        let mut value = self.definition.to_json();
+        let secrets: Vec<Value> = self
+            .secrets
+            .iter()
+            .map(|entry| {
+                let mut shown = entry.times();
+                shown["scheme"] = json!(entry.secret.scheme().name());
+                shown["active"] = json!(entry.is_active(now));
+                if let Some(key) = entry.secret.public_key() {
+                    shown["public_key"] = json!(key.to_string());
+                }
+                shown
+            })
+            .collect();
+        self.add_times(&mut value);
+        value["secrets"] = Value::Array(secrets);
+        value
+    }
+
+    fn add_times(&self, value: &mut Value) {
+        value["version"] = json!(self.version);
+        for (name, time) in [("updated_at", self.updated_at), ("removed_at", self.removed_at)] {
+            if let Some(time) = time {
+                value[name] = json!(time.to_string());
+            }
+        }
+    }
+}
+
+impl SecretEntry {
+    fn times(&self) -> Value {
+        let mut times = json!({ "created_at": self.created_at.to_string() });
+        if let Some(at) = self.retired_at {
+            times["retired_at"] = json!(at.to_string());
+        }
+        times
+    }
+}
+
+/// What a version must be.
+const VERSION: &str = "must be a whole number";
+
+/// Reads the root keys of inline URLs, and their version.
+pub fn inline_keys_from_json(value: Value) -> Result<(Vec<SecretEntry>, u64), Vec<Problem>> {
+    let mut fields = Fields::of("", value)?;
+    let keys = secret_entries(&mut fields);
+    let version = fields.take("version", VERSION).unwrap_or(0);
+    fields.finish()?;
+    Ok((keys, version))
+}
+
+/// Their stored form. It holds the keys: it goes to the table and nowhere else.
+pub fn inline_keys_to_stored(keys: &[SecretEntry], version: u64) -> Value {
+    json!({ "secrets": stored_secrets(keys), "version": version })
+}
+
+fn stored_secrets(entries: &[SecretEntry]) -> Value {
+    let stored = entries.iter().map(|entry| {
+        let mut stored = entry.times();
+        stored["secret"] = json!(*entry.secret.expose());
+        stored
+    });
+    Value::Array(stored.collect())
+}
+
+fn secret_entries(fields: &mut Fields) -> Vec<SecretEntry> {
+    let mut read = Vec::new();
+    for (i, entry) in fields.list("secrets").unwrap_or_default().into_iter().enumerate() {
+        match secret_entry(&format!("secrets.{i}"), entry) {
+            Ok(entry) => read.push(entry),
+            Err(problems) => fields.problems.extend(problems),
+        }
+    }
+    if read.len() > MAX_SECRETS {
+        fields.wrong("secrets", format!("may hold {MAX_SECRETS} secrets at most"));
+    }
+    read
+}
+
+fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> {
+    // A bare text is a secret that somebody put there by hand.
+    let value = if value.is_string() { json!({ "secret": value }) } else { value };
+    let mut fields = Fields::of(field, value)?;
+    let created_at = fields.time("created_at").unwrap_or(Millis(0));
+    let retired_at = fields.time("retired_at");
+    let text = Zeroizing::new(fields.take::<String>("secret", "must be a text").unwrap_or_default());
+    let secret = match Secret::parse(&text) {
+        Ok(secret) => Some(secret),
+        Err(message) => {
+            fields.wrong("secret", format!("cannot be used: {message}"));
+            None
+        }
+    };
+    fields.finish()?;
+    secret.map(|secret| SecretEntry { secret, created_at, retired_at }).ok_or_else(Vec::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::{RetryPolicy, Waits};
+    use crate::signature::Scheme;
+
+    const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    fn defaults() -> Defaults {
+        let policy = RetryPolicy {
+            attempts: 8,
+            waits: Waits::List(vec![30]),
+            jitter_percent: 15,
+            hint_cap_seconds: 600,
+            window_seconds: None,
+        };
+        Defaults { policy, timeout_ms: 10_000 }
+    }
+
+    fn full() -> Value {
+        json!({
+            "url": "https://hooks.example.test/in?k=1", "description": "a partner", "timeout_seconds": 5,
+            "retry": {"max_attempts": 3, "schedule_seconds": [1, 2], "jitter_percent": 0, "window_seconds": 60, "hint_cap_seconds": 30},
+            "retry_statuses": [404], "permanent_statuses": [500], "receiver_control": true,
+            "headers": {"authorization": "Bearer x"}, "signatures": ["v1", "v1a"],
+            "max_per_second": 50, "max_in_flight": 5,
+        })
+    }
+
+    fn stored(more: Value) -> Value {
+        let mut value = json!({"url": "https://h.example.test/", "secrets": [SECRET]});
+        value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        value
+    }
+
+    fn problem(value: Value) -> String {
+        Registration::from_json(value).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_definition_comes_back_as_it_went_in() {
+        assert_eq!(Definition::from_json(full()).unwrap().to_json(), full());
+        let exponential = json!({"url": "https://h.example.test/", "retry": {"base_seconds": 5, "factor": 3, "cap_seconds": 60}, "signatures": []});
+        assert_eq!(Definition::from_json(exponential.clone()).unwrap().to_json(), exponential);
+    }
+
+    #[test]
+    fn a_registration_comes_back_as_it_went_in_and_shows_no_secret() {
+        let mut value = full();
+        value["secrets"] = json!([
+            {"secret": SECRET, "created_at": "2026-11-30T12:00:00.000Z", "retired_at": "2026-12-01T12:00:00.000Z"},
+            {"secret": *Secret::new(Scheme::V1a, &Zeroizing::new([7; 32])).expose(), "created_at": "2026-11-30T12:00:00.000Z"},
+        ]);
+        value["version"] = json!(4);
+        value["updated_at"] = json!("2026-11-30T12:00:00.000Z");
+        value["removed_at"] = json!("2026-11-30T13:00:00.000Z");
+        let read = Registration::from_json(value.clone()).unwrap();
+        assert_eq!(read.to_stored(), value);
+        let shown = read.to_shown(Millis::parse_rfc3339("2026-12-02T00:00:00Z").unwrap());
+        assert!(!shown.to_string().contains("whsec_") && !shown.to_string().contains("whsk_"), "{shown}");
+        assert_eq!((&shown["secrets"][0]["active"], &shown["secrets"][1]["active"]), (&json!(false), &json!(true)));
+        assert!(shown["secrets"][1]["public_key"].as_str().unwrap().starts_with("whpk_"));
+    }
+
+    #[test]
+    fn every_wrong_field_is_named_with_what_it_must_be_and_no_value_is_repeated() {
+        for (value, part) in [
+            (json!([]), "must be an object"),
+            (json!({}), "`url` is not a URL"),
+            (stored(json!({"url": "https://u:s3cr3t@h.example.test/"})), "`url` must not hold a user name"),
+            (stored(json!({"url": "ftp://h.example.test/s3cr3t"})), "`url` must be an https URL"),
+            (stored(json!({"url": "https://h.example.test:0/"})), "port 0"),
+            (stored(json!({"url": "https://h.example.test/\ns3cr3t"})), "blanks or control"),
+            (stored(json!({"timeout_seconds": 31})), "`timeout_seconds` must be a whole number from 1 to 30"),
+            (stored(json!({"timeout_seconds": "s3cr3t"})), "`timeout_seconds` must be a whole"),
+            (stored(json!({"retry": {"max_attempts": 0}})), "`retry.max_attempts` must be"),
+            (stored(json!({"retry": {"schedule_seconds": [1, 0]}})), "`retry.schedule_seconds` must hold"),
+            (stored(json!({"retry": {"schedule_seconds": [1], "factor": 2}})), "excludes"),
+            (stored(json!({"retry": {"base_seconds": 9, "factor": 2, "cap_seconds": 3}})), "not below it"),
+            (stored(json!({"retry": {"tries": 3}})), "`retry.tries` is no field"),
+            (stored(json!({"retry_statuses": [204]})), "a 2xx always means success"),
+            (stored(json!({"retry_statuses": [404], "permanent_statuses": [404]})), "stands in `retry_statuses` too"),
+            (stored(json!({"headers": {"Host": "s3cr3t"}})), "host is reserved"),
+            (stored(json!({"headers": {"X-A": "s3cr3t\r\n"}})), "x-a may hold only"),
+            (stored(json!({"headers": {"X-A": "1", "x-a": "2"}})), "\"x-a\" twice"),
+            (stored(json!({"headers": {"x": 1}})), "`headers` must be an object of texts"),
+            (stored(json!({"signatures": ["v2"]})), "`signatures` must be a list of"),
+            (stored(json!({"secrets": ["s3cr3t"]})), "`secrets.0.secret` cannot be used"),
+            (
+                stored(json!({"secrets": [{"secret": SECRET, "created_at": "s3cr3t"}]})),
+                "`secrets.0.created_at` must be",
+            ),
+            (stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})), "`secrets.0.until` is no field"),
+            (stored(json!({"max_in_flight": 0})), "`max_in_flight`"),
+            (stored(json!({"retry_statusses": [404]})), "`retry_statusses` is no field"),
+        ] {
+            let problem = problem(value.clone());
+            assert!(problem.contains(part) && !problem.contains("s3cr3t"), "{value}: {problem}");
+        }
+        let both = problem(stored(json!({"timeout_seconds": 0, "max_per_second": 0})));
+        assert!(both.contains("timeout_seconds") && both.contains("max_per_second"), "{both}");
+        let in_file = Definition::from_json(stored(json!({}))).unwrap_err();
+        assert_eq!(in_file[0].field, "secrets");
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_deployments_and_limits_only_narrow() {
+        let config = |value| Registration::from_json(value).unwrap().resolve(&defaults(), Millis(0)).unwrap();
+        let plain = config(stored(json!({})));
+        assert_eq!((plain.timeout_ms, plain.policy.attempts, plain.secrets.len()), (10_000, 8, 1));
+        let mut value = full();
+        value["signatures"] = json!([]);
+        let own = config(value);
+        assert_eq!((own.timeout_ms, own.policy.attempts, own.policy.window_seconds), (5_000, 3, Some(60)));
+        assert_eq!(own.policy.hint_cap_seconds, 30);
+        let greedy = config(stored(json!({"timeout_seconds": 30, "retry": {"hint_cap_seconds": 9_999}})));
+        assert_eq!((greedy.timeout_ms, greedy.policy.hint_cap_seconds), (10_000, 600));
+    }
+
+    #[test]
+    fn nothing_goes_out_unsigned_by_accident() {
+        let resolve = |value| Registration::from_json(value).unwrap().resolve(&defaults(), Millis(1_000));
+        let old = json!([{"secret": SECRET, "retired_at": "1970-01-01T00:00:01Z"}]);
+        for value in [
+            json!({"url": "https://h.example.test/"}),
+            stored(json!({"secrets": []})),
+            stored(json!({"secrets": old})),
+            stored(json!({"signatures": ["v1", "v1a"]})),
+        ] {
+            let problem = resolve(value.clone()).unwrap_err();
+            assert_eq!(problem.field, "secrets", "{value}");
+        }
+        assert!(resolve(stored(json!({"signatures": []}))).unwrap().secrets.is_empty());
+        let rotating = json!([{"secret": SECRET, "created_at": "1970-01-01T00:00:00Z"}, {"secret": SECRET, "retired_at": "1970-01-01T00:00:02Z"}]);
+        assert_eq!(
+            resolve(stored(json!({"secrets": rotating}))).unwrap().secrets.len(),
+            2,
+            "both sign while one retires"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! The port of the endpoints' operational states: items of the deliveries table, with a short cache for the sender.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use domain::endpoint_state::{EndpointState, Status};
+use domain::id::StateKey;
+use domain::ports::{Clock, EndpointStates, StoreError};
+use domain::time::{Millis, SECOND_MS};
+
+use super::deliveries::lost_put;
+use super::item::{self, Item, n, s};
+use super::{DeliveryTable, unavailable};
+use crate::clock::SystemClock;
+
+/// What was read is used for so many milliseconds.
+const CACHE_MS: i64 = 10 * SECOND_MS;
+/// Lane of the endpoints whose held deliveries are being released.
+const RESUMED: &str = "endpoint#resumed";
+
+fn encode(state: &EndpointState) -> Item {
+    let mut item = item::text_key(&format!("EP#{}", state.key), "STATE");
+    item.insert("status".to_owned(), s(state.status.name()));
+    item.insert("since".to_owned(), n(state.since.0));
+    item.insert("because".to_owned(), s(&state.because));
+    item.insert("rev".to_owned(), n(state.rev));
+    if let Some(released) = state.released {
+        item.insert("released".to_owned(), n(released));
+        item.insert("lane".to_owned(), s(RESUMED));
+        item.insert("due".to_owned(), n(state.since.0));
+    }
+    item
+}
+
+fn decode(key: &StateKey, item: &Item) -> Result<EndpointState, StoreError> {
+    let text = |name: &str| item.get(name).and_then(|v| v.as_s().ok());
+    let number = |name: &str| item.get(name).and_then(|v| v.as_n().ok());
+    let status = text("status").and_then(|name| Status::from_name(name));
+    let since = number("since").and_then(|n| n.parse().ok()).map(Millis);
+    match (status, since, number("rev").and_then(|n| n.parse().ok())) {
+        (Some(status), Some(since), Some(rev)) => Ok(EndpointState {
+            key: key.clone(),
+            status,
+            since,
+            because: text("because").cloned().unwrap_or_default(),
+            released: number("released").and_then(|n| n.parse().ok()),
+            rev,
+        }),
+        _ => Err(StoreError::Corrupt(format!("the state of endpoint {key} cannot be read"))),
+    }
+}
+
+impl EndpointStates for DeliveryTable {
+    async fn endpoint_state(&self, key: &StateKey, fresh: bool) -> Result<EndpointState, StoreError> {
+        let now = SystemClock.now();
+        if !fresh
+            && let Some((read_at, state)) = self.states.borrow().get(key)
+            && now.since(*read_at) < CACHE_MS
+        {
+            return Ok(state.clone());
+        }
+        let request = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .set_key(Some(item::text_key(&format!("EP#{key}"), "STATE")))
+            .consistent_read(true);
+        let answer = request.send().await.map_err(|e| unavailable("reading the state of an endpoint", e))?;
+        let state = answer.item.map_or_else(|| Ok(EndpointState::untouched(key)), |item| decode(key, &item))?;
+        self.states.borrow_mut().insert(key.clone(), (now, state.clone()));
+        Ok(state)
+    }
+
+    async fn save_endpoint_state(&self, old: &EndpointState, new: &EndpointState) -> Result<bool, StoreError> {
+        let after = encode(new);
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(after.clone()));
+        let put = if old.rev == 0 {
+            put.condition_expression("attribute_not_exists(pk)")
+        } else {
+            put.condition_expression("rev = :rev").expression_attribute_values(":rev", n(old.rev))
+        };
+        let put =
+            put.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld).send().await;
+        self.states.borrow_mut().remove(&new.key);
+        match put {
+            Ok(_) => Ok(true),
+            // True when our own write was repeated underneath us after its answer was lost.
+            Err(error) => Ok(lost_put(error)?.is_some_and(|there| there == after)),
+        }
+    }
+
+    async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError> {
+        let (mut keys, mut start) = (Vec::new(), None);
+        loop {
+            let page = self
+                .client
+                .query()
+                .table_name(&self.table)
+                .index_name("work")
+                .key_condition_expression("lane = :lane")
+                .expression_attribute_values(":lane", s(RESUMED))
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(|e| unavailable("looking for resumed endpoints", e))?;
+            let key = |item: &Item| Some(StateKey::stored(item.get("pk")?.as_s().ok()?.strip_prefix("EP#")?));
+            keys.extend(page.items().iter().filter_map(key));
+            start = page.last_evaluated_key;
+            if start.as_ref().is_none_or(HashMap::is_empty) {
+                return Ok(keys);
+            }
+        }
+    }
+}
