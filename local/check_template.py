@@ -23,6 +23,7 @@ ENVIRONMENT = {
         "RETRY_SCHEDULE_SECONDS", "MAX_ATTEMPTS", "RETRY_JITTER_PERCENT", "HINT_CAP_SECONDS", *TIMES,
         "MAX_BODY_BYTES", "RECORD_RETENTION_DAYS", "PAYLOAD_RETENTION_DAYS",
         "ALLOW_INLINE_URLS", "ALLOW_HTTP", "ALLOWED_PORTS", "EGRESS_ALLOW_CIDRS",
+        "EGRESS_ALLOW_HOSTS", "PRIVATE_CA_PEM",
     },
     "ScheduleRetry": {"RETRY_QUEUE_URL"},
     "DlqSweep": {
@@ -42,7 +43,7 @@ RIGHTS = {
     "Deliver": {
         "DeliveriesTable": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
         "PayloadsTable": {"dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-        "EndpointsTable": {"dynamodb:GetItem"},
+        "EndpointsTable": {"dynamodb:GetItem", "dynamodb:PutItem"},
         "EndpointsTableKey": {"kms:Decrypt", "kms:DescribeKey"},
         "IntakeQueue": QUEUE_READER,
         "RetryQueue": QUEUE_READER,
@@ -208,6 +209,10 @@ def claims():
         yield f"{name}: no managed policy", not role.get("ManagedPolicyArns")
         if name != "Deliver":
             yield f"{name}: never mentions the endpoints", "Endpoints" not in json.dumps([properties, role])
+    [writes] = [s for s in statements(roles["DeliverRole"]) if named_resource(as_list(s["Resource"])[0])
+                == "EndpointsTable" and "dynamodb:PutItem" in s["Action"]]
+    yield "deliver may write the root keys of inline URLs, and no endpoint", writes.get("Condition") == {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["#inline-keys"]}}
     senders = [name for name in RIGHTS if "sqs:SendMessage" in json.dumps(roles[f"{name}Role"])]
     yield "only schedule-retry may send messages", senders == ["ScheduleRetry"]
     yield "deliver's timeout is the parameter", \
