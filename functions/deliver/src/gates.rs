@@ -3,7 +3,7 @@
 use domain::delivery::HeldReason;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, StateKey};
-use domain::outcome::StatusOverrides;
+use domain::outcome::AnswerRules;
 use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError};
 use domain::record::{ClaimId, Lease};
 use domain::settings::FINISH_MARGIN_MS;
@@ -58,7 +58,7 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
             timeout_ms: self.settings.defaults.timeout_ms,
             policy: self.settings.defaults.policy.clone(),
             headers: Vec::new(),
-            overrides: StatusOverrides::default(),
+            overrides: AnswerRules::default(),
             secrets,
         }
     }

@@ -1,7 +1,11 @@
-//! Where a request may go. Addresses are judged by where packets end up, not by how they are spelt; the platform calls
-//! this for every address it is about to dial.
+//! Where a request may go. The socket address that is dialled is judged, by where packets end up and not by how it is
+//! spelt; a name is judged before anybody is asked about it, and then by every address that it resolves to. A reason is
+//! for the operator: it names the parameter that would allow it, and never the address or the name.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+pub mod address;
+pub mod name;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use url::{Host, Url};
@@ -9,224 +13,235 @@ use url::{Host, Url};
 /// What the deployment allows.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
-    /// Plain http too.
-    pub allow_http: bool,
+    allow_http: bool,
     /// Allowed ports; `None` allows any.
-    pub ports: Option<Vec<u16>>,
+    ports: Option<Vec<u16>>,
     /// Private networks that are allowed all the same.
-    pub allow: Vec<IpNet>,
+    networks: Vec<IpNet>,
+    hosts: Vec<Allowed>,
+    runtime_api: Option<RuntimeApi>,
+}
+
+/// One entry of the allow-list of hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Allowed {
+    /// A name, or with `below` every name under it; on that port, or on any that the port rule allows.
+    Name { name: String, below: bool, port: Option<u16> },
+    /// Exactly this socket address, whatever it is.
+    Address(SocketAddr),
+}
+
+/// Where the runtime of the function listens. What is posted there is an answer in our name.
+#[derive(Clone, Copy, Debug)]
+struct RuntimeApi {
+    /// `None`: a name, which means the own host.
+    ip: Option<IpAddr>,
+    port: u16,
+}
+
+/// A URL that passed: what remains to be judged is what its name resolves to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The name to resolve; `None` when the URL names an address, which has been judged.
+    pub name: Option<String>,
+    /// The port that will be dialled.
+    pub port: u16,
+    /// The name is listed: it may resolve to private addresses.
+    listed: bool,
 }
 
 impl EgressPolicy {
-    /// Reads `443,8443` or `any`, and a comma list of CIDRs.
-    pub fn parse(allow_http: bool, ports: &str, cidrs: &str) -> Result<Self, String> {
+    /// Reads `443,8443` or `any`; a comma list of CIDRs; and a comma list of hosts: `name`, `name:port`, `*.suffix`, or an
+    /// address with its port, `10.0.0.5:8443` or `[fd12::5]:8443`.
+    pub fn parse(allow_http: bool, ports: &str, cidrs: &str, hosts: &str) -> Result<Self, String> {
         let ports = if ports.trim() == "any" {
             None
         } else {
             let list = ports.split(',').map(|p| {
-                p.trim()
-                    .parse::<u16>()
-                    .ok()
-                    .filter(|p| *p > 0)
-                    .ok_or_else(|| format!("{:?} is no port; write 443 or 443,8443 or any", p.trim()))
+                port(p.trim()).ok_or_else(|| format!("{:?} is no port; write 443 or 443,8443 or any", p.trim()))
             });
             Some(list.collect::<Result<Vec<_>, _>>()?)
         };
-        let allow = cidrs
-            .split(',')
-            .map(str::trim)
-            .filter(|c| !c.is_empty())
+        let networks = entries(cidrs)
             .map(|c| c.parse::<IpNet>().map_err(|_| format!("{c:?} is no CIDR; write for example 10.1.0.0/16")))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { allow_http, ports, allow })
+        let hosts = entries(hosts).map(Allowed::parse).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { allow_http, ports, networks, hosts, runtime_api: None })
     }
 
-    /// Judges the URL itself: scheme, user-info, port, and the address when the host is one. Names are judged by what
-    /// they resolve to, in the resolver.
-    pub fn check_url(&self, url: &Url) -> Result<(), String> {
+    /// Never the runtime's own interface, given as `host:port` (the value of `AWS_LAMBDA_RUNTIME_API`).
+    pub fn with_runtime_api(mut self, address: Option<&str>) -> Result<Self, String> {
+        if let Some(address) = address {
+            let url = Url::parse(&format!("http://{address}/")).ok();
+            self.runtime_api = match url.as_ref().map(|u| (u.host(), u.port_or_known_default())) {
+                Some((Some(host), Some(port))) => Some(RuntimeApi { ip: ip_of(&host), port }),
+                _ => return Err(format!("{address:?} is no host and port")),
+            };
+        }
+        Ok(self)
+    }
+
+    /// Judges the URL itself: scheme, user-info, port, and its host, be it an address or a name. For a name the addresses
+    /// follow, in [`Self::check_dial`].
+    pub fn check_url(&self, url: &Url) -> Result<Target, String> {
         match url.scheme() {
             "https" => {}
             "http" if self.allow_http => {}
-            other => return Err(format!("scheme {other} is not allowed, use https")),
+            "http" => return Err("plain http is not allowed; use https, or allow it with AllowHttp".to_owned()),
+            _ => return Err("only https URLs can be delivered to".to_owned()),
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("a user name or password in a URL is not allowed".to_owned());
         }
-        let port = url.port_or_known_default().unwrap_or(0);
-        if port == 0 || self.ports.as_ref().is_some_and(|allowed| !allowed.contains(&port)) {
-            return Err(format!("port {port} is not allowed"));
+        let host = url.host().ok_or("the URL has no host")?;
+        let port = url.port_or_known_default().filter(|p| *p > 0).ok_or("port 0 cannot be delivered to")?;
+        let ip = ip_of(&host);
+        let listing = self.hosts.iter().filter(|entry| match &host {
+            Host::Domain(name) => entry.lists_name(name, port),
+            Host::Ipv4(_) | Host::Ipv6(_) => ip.is_some_and(|ip| entry.lists_address(SocketAddr::new(ip, port))),
+        });
+        let (mut listed, mut names_port) = (false, false);
+        for entry in listing {
+            listed = true;
+            names_port |= entry.names_port();
         }
-        match url.host() {
-            Some(Host::Ipv4(ip)) => self.check_ip(IpAddr::V4(ip)),
-            Some(Host::Ipv6(ip)) => self.check_ip(IpAddr::V6(ip)),
-            // Whatever a resolver makes of them, these names mean the own host (RFC 6761 section 6.3).
-            Some(Host::Domain(name)) if is_localhost(name) => self.check_ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            Some(Host::Domain(name)) if !name.is_empty() => Ok(()),
-            Some(Host::Domain(_)) | None => Err("the URL has no host".to_owned()),
+        if !names_port && self.ports.as_ref().is_some_and(|allowed| !allowed.contains(&port)) {
+            return Err(format!("port {port} is not allowed; allow it with AllowedPorts"));
         }
+        let name = match &host {
+            Host::Domain(name) => Some((*name).to_owned()),
+            Host::Ipv4(_) | Host::Ipv6(_) => None,
+        };
+        let target = Target { name, port, listed };
+        match (&host, ip) {
+            (_, Some(ip)) => self.check_dial(&target, ip)?,
+            (Host::Domain(name), None) if name::is_malformed(name) => {
+                return Err("the host name is malformed".to_owned());
+            }
+            (Host::Domain(name), None) if name::is_localhost(name) => {
+                self.check_dial(&target, IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+            }
+            (Host::Domain(name), None) => {
+                if let Some(fault) = name::fault(name).filter(|_| !listed) {
+                    return Err(format!("{fault}; if it is a receiver of yours, list it in EgressAllowHosts"));
+                }
+            }
+            (Host::Ipv4(_) | Host::Ipv6(_), None) => return Err("the URL has no host".to_owned()),
+        }
+        Ok(target)
     }
 
-    /// Judges an address that is about to be dialled. The reason does not name the address.
-    pub fn check_ip(&self, ip: IpAddr) -> Result<(), String> {
-        if self.allow.iter().any(|net| net.contains(&ip)) {
+    /// Judges an address that is about to be dialled for a target. Every address of an answer must pass.
+    pub fn check_dial(&self, target: &Target, ip: IpAddr) -> Result<(), String> {
+        let dialled = SocketAddr::new(ip, target.port);
+        if self.hosts.iter().any(|entry| entry.lists_address(dialled)) {
             return Ok(());
         }
-        let public = match ip {
-            IpAddr::V4(v4) => is_public_v4(v4),
-            IpAddr::V6(v6) => is_public_v6(v6),
-        };
-        if public {
+        if address::is_never_a_receiver(ip) || self.runtime_api.is_some_and(|api| api.is_at(dialled)) {
+            return Err(
+                "the address belongs to the platform or reaches no single host; only an exact address and port \
+                        in EgressAllowHosts allows it"
+                    .to_owned(),
+            );
+        }
+        let destination = address::destination(ip);
+        let in_network = self.networks.iter().any(|net| net.contains(&ip) || net.contains(&destination));
+        if target.listed || in_network || address::is_public(ip) {
             Ok(())
         } else {
-            Err("the address is not a public one; allow private networks with EgressAllowCidrs".to_owned())
+            Err("the address is not a public one; allow private receivers with EgressAllowCidrs or EgressAllowHosts"
+                .to_owned())
         }
     }
 }
 
-fn is_localhost(name: &str) -> bool {
-    let name = name.trim_end_matches('.');
-    name == "localhost" || name.ends_with(".localhost")
+impl RuntimeApi {
+    fn is_at(self, dialled: SocketAddr) -> bool {
+        let ip = address::destination(dialled.ip());
+        (dialled.port() == self.port && (ip.is_loopback() || ip.is_unspecified()))
+            || self.ip.is_some_and(|own| !own.is_loopback() && !own.is_unspecified() && own == ip)
+    }
 }
 
-/// Networks of the IANA special-purpose registry (RFC 6890 and successors) that are not globally reachable.
-const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
-    (Ipv4Addr::new(10, 0, 0, 0), 8),
-    (Ipv4Addr::new(100, 64, 0, 0), 10),
-    (Ipv4Addr::new(127, 0, 0, 0), 8),
-    (Ipv4Addr::new(169, 254, 0, 0), 16),
-    (Ipv4Addr::new(172, 16, 0, 0), 12),
-    (Ipv4Addr::new(192, 0, 0, 0), 24),
-    (Ipv4Addr::new(192, 0, 2, 0), 24),
-    (Ipv4Addr::new(192, 88, 99, 0), 24),
-    (Ipv4Addr::new(192, 168, 0, 0), 16),
-    (Ipv4Addr::new(198, 18, 0, 0), 15),
-    (Ipv4Addr::new(198, 51, 100, 0), 24),
-    (Ipv4Addr::new(203, 0, 113, 0), 24),
-    (Ipv4Addr::new(224, 0, 0, 0), 4),
-    (Ipv4Addr::new(240, 0, 0, 0), 4),
-];
+impl Allowed {
+    fn parse(entry: &str) -> Result<Self, String> {
+        let wrong = || format!("{entry:?} is no host; write name, name:port, *.suffix or address:port");
+        if let Ok(address) = entry.parse::<SocketAddr>() {
+            return if address.port() > 0 { Ok(Self::Address(canonical(address))) } else { Err(wrong()) };
+        }
+        let (below, rest) = entry.strip_prefix("*.").map_or((false, entry), |rest| (true, rest));
+        let (name, port) = match rest.split_once(':') {
+            Some((name, digits)) => (name, Some(port(digits).ok_or_else(wrong)?)),
+            None => (rest, None),
+        };
+        // Through the same parser as the URLs, so that both sides of the comparison are spelt alike.
+        let url = Url::parse(&format!("https://{name}/")).map_err(|_| wrong())?;
+        match url.host() {
+            Some(Host::Domain(host))
+                if url.path() == "/" && url.username().is_empty() && !name.contains(['/', '*']) =>
+            {
+                if name::is_malformed(host) {
+                    return Err(wrong());
+                }
+                Ok(Self::Name { name: name::bare(host).to_owned(), below, port })
+            }
+            Some(Host::Ipv4(_) | Host::Ipv6(_)) => {
+                Err(format!("{entry:?} is an address; write it with its port, or as a CIDR in EGRESS_ALLOW_CIDRS"))
+            }
+            Some(Host::Domain(_)) | None => Err(wrong()),
+        }
+    }
 
-fn is_public_v4(ip: Ipv4Addr) -> bool {
-    !SPECIAL_V4.iter().any(|(net, bits)| (ip.to_bits() ^ net.to_bits()).leading_zeros() >= *bits)
+    fn lists_name(&self, host: &str, port: u16) -> bool {
+        match self {
+            Self::Address(_) => false,
+            Self::Name { name, below, port: only } => {
+                let host = name::bare(host);
+                let matches = if *below {
+                    host.strip_suffix(name.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+                } else {
+                    host == name
+                };
+                matches && only.is_none_or(|only| only == port)
+            }
+        }
+    }
+
+    fn lists_address(&self, address: SocketAddr) -> bool {
+        match self {
+            Self::Address(listed) => *listed == canonical(address),
+            Self::Name { .. } => false,
+        }
+    }
+
+    fn names_port(&self) -> bool {
+        match self {
+            Self::Address(_) => true,
+            Self::Name { port, .. } => port.is_some(),
+        }
+    }
 }
 
-/// Only global unicast (2000::/3) and NAT64 of a public address. An embedded IPv4 address is judged as such.
-fn is_public_v6(ip: Ipv6Addr) -> bool {
-    let segments = ip.segments();
-    let low32 = Ipv4Addr::from(u32::from(segments[6]) << 16 | u32::from(segments[7]));
-    if let Some(v4) = ip.to_ipv4_mapped() {
-        return is_public_v4(v4);
+/// The mapped form is the same socket as the plain one.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn ip_of<S>(host: &Host<S>) -> Option<IpAddr> {
+    match host {
+        Host::Ipv4(ip) => Some(IpAddr::V4(*ip)),
+        Host::Ipv6(ip) => Some(IpAddr::V6(*ip)),
+        Host::Domain(_) => None,
     }
-    match segments {
-        // NAT64, well-known prefix (RFC 6052).
-        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => is_public_v4(low32),
-        // 6to4 (RFC 3056): the IPv4 address follows the prefix.
-        [0x2002, high, low, ..] => is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
-        // 2001::/23 protocol assignments (Teredo among them), documentation 2001:db8::/32 and 3fff::/20.
-        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        [first, ..] => first & 0xe000 == 0x2000,
-    }
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten().filter(|p| *p > 0)
+}
+
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|entry| !entry.is_empty())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict(policy: &EgressPolicy, url: &str) -> bool {
-        policy.check_url(&Url::parse(url).unwrap()).is_ok()
-    }
-
-    fn strict() -> EgressPolicy {
-        EgressPolicy::parse(false, "443", "").unwrap()
-    }
-
-    #[test]
-    fn every_spelling_of_a_private_address_is_refused() {
-        for host in [
-            "10.0.0.1",
-            "2130706433",
-            "0x7f.1",
-            "0177.0.0.1",
-            "127.1",
-            "0",
-            "127.0.0.1.",
-            "169.254.169.254",
-            "100.64.0.1",
-            "192.0.0.8",
-            "198.18.0.1",
-            "240.0.0.1",
-            "255.255.255.255",
-            "172.31.255.255",
-            "[::1]",
-            "[::]",
-            "[::ffff:169.254.169.254]",
-            "[::ffff:7f00:1]",
-            "[::127.0.0.1]",
-            "[2002:a9fe:a9fe::1]",
-            "[64:ff9b::a9fe:a9fe]",
-            "[fc00::1]",
-            "[fe80::1]",
-            "[ff02::1]",
-            "localhost",
-            "LOCALHOST.",
-            "a.localhost",
-            "[2001:db8::1]",
-            "[2001::1]",
-            "[100::1]",
-            "[64:ff9b:1::1]",
-            "[3fff::1]",
-        ] {
-            assert!(!verdict(&strict(), &format!("https://{host}/h")), "{host}");
-        }
-    }
-
-    #[test]
-    fn public_addresses_pass() {
-        for host in [
-            "8.8.8.8",
-            "172.32.0.1",
-            "[2606:4700::1111]",
-            "[64:ff9b::808:808]",
-            "[::ffff:8.8.8.8]",
-            "[2002:808:808::1]",
-            "hooks.example.test",
-        ] {
-            assert!(verdict(&strict(), &format!("https://{host}/h")), "{host}");
-        }
-    }
-
-    #[test]
-    fn scheme_user_info_and_port_are_judged() {
-        for url in [
-            "http://8.8.8.8/",
-            "https://8.8.8.8:8443/",
-            "https://a:b@8.8.8.8/",
-            "https://a@8.8.8.8/",
-            "https://8.8.8.8:0/",
-            "ftp://8.8.8.8/",
-        ] {
-            assert!(!verdict(&strict(), url), "{url}");
-        }
-        let local = EgressPolicy::parse(true, "any", "127.0.0.0/8, 10.1.0.0/16").unwrap();
-        assert!(
-            verdict(&local, "http://127.0.0.1:9/")
-                && verdict(&local, "http://10.1.2.3/")
-                && !verdict(&local, "http://10.2.0.1/")
-        );
-    }
-
-    #[test]
-    fn wrong_settings_are_named() {
-        assert!(EgressPolicy::parse(false, "https", "").unwrap_err().contains("\"https\""));
-        assert!(EgressPolicy::parse(false, "443", "10.0.0.0").unwrap_err().contains("10.0.0.0"));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_mapped_address_is_judged_like_the_plain_one(bits in proptest::prelude::any::<u32>()) {
-            let v4 = Ipv4Addr::from(bits);
-            proptest::prop_assert_eq!(is_public_v4(v4), is_public_v6(v4.to_ipv6_mapped()));
-        }
-    }
-}
+mod tests;

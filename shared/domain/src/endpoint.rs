@@ -1,7 +1,7 @@
 //! A receiver: where its webhooks go and how.
 
 use crate::fields::Problem;
-use crate::outcome::StatusOverrides;
+use crate::outcome::AnswerRules;
 use crate::retry::RetryPolicy;
 use crate::signature::Secret;
 
@@ -17,7 +17,7 @@ pub struct EndpointConfig {
     /// Headers for every request; `authorization` is allowed here.
     pub headers: Vec<(String, String)>,
     /// Changes to the status table.
-    pub overrides: StatusOverrides,
+    pub overrides: AnswerRules,
     /// Active signing secrets, by scheme and the newest first. Empty: not signed.
     pub secrets: Vec<Secret>,
 }

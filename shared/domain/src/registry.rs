@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use crate::definition::Definition;
 use crate::endpoint::{Defaults, EndpointConfig};
 use crate::fields::{Fields, Problem};
-use crate::outcome::StatusOverrides;
+use crate::outcome::AnswerRules;
 use crate::signature::Secret;
 use crate::time::{Millis, SECOND_MS};
 
@@ -69,9 +69,10 @@ impl Registration {
             timeout_ms,
             policy,
             headers: self.definition.headers.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-            overrides: StatusOverrides {
+            overrides: AnswerRules {
                 retry: self.definition.retry_statuses.clone(),
                 permanent: self.definition.permanent_statuses.clone(),
+                directives: self.definition.receiver_control,
             },
             secrets: self.active_secrets(now)?,
         })

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use domain::egress::EgressPolicy;
-use domain::outcome::{Answer, Class, Outcome, Phase, StatusOverrides, classify};
+use domain::outcome::{Answer, Class, Outcome, Phase, AnswerRules, classify};
 use domain::ports::Sender;
 use domain::request::Request;
 use sender::http::HttpSender;
@@ -28,7 +28,7 @@ fn answer(outcome: Outcome) -> Answer {
 }
 
 fn class(outcome: &Outcome) -> Class {
-    classify(outcome, None, &StatusOverrides::default())
+    classify(outcome, None, &AnswerRules::default())
 }
 
 #[tokio::test]

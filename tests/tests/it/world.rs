@@ -9,7 +9,7 @@ use dlq_sweep::handler::{Depth, Queues, Sweep};
 use domain::endpoint::Defaults;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{DeliveryKey, EndpointKey};
-use domain::outcome::StatusOverrides;
+use domain::outcome::AnswerRules;
 use domain::ports::{Clock, Deliveries, Received, StoreError};
 use domain::record::Record;
 use domain::retry::{RetryPolicy, Waits};
@@ -71,7 +71,7 @@ pub fn config() -> EndpointConfig {
         timeout_ms: TIMING.request_ms,
         policy: policy(),
         headers: Vec::new(),
-        overrides: StatusOverrides::default(),
+        overrides: AnswerRules::default(),
         secrets: Vec::new(),
     }
 }
