@@ -41,10 +41,15 @@ impl Config {
         let mut r = Reader::new(lookup);
         let timing = r.timing();
         let (ports, cidrs) = (r.text("ALLOWED_PORTS"), r.optional_text("EGRESS_ALLOW_CIDRS"));
-        let egress = EgressPolicy::parse(r.flag("ALLOW_HTTP"), &ports, &cidrs).unwrap_or_else(|e| {
-            r.problem(format!("ALLOWED_PORTS or EGRESS_ALLOW_CIDRS: {e}"));
-            EgressPolicy::default()
-        });
+        let (hosts, runtime_api) = (r.optional_text("EGRESS_ALLOW_HOSTS"), r.optional_text("AWS_LAMBDA_RUNTIME_API"));
+        let egress = EgressPolicy::parse(r.flag("ALLOW_HTTP"), &ports, &cidrs, &hosts)
+            .and_then(|policy| policy.with_runtime_api(Some(runtime_api.as_str()).filter(|api| !api.is_empty())))
+            .unwrap_or_else(|e| {
+                r.problem(format!(
+                    "ALLOWED_PORTS, EGRESS_ALLOW_CIDRS, EGRESS_ALLOW_HOSTS or AWS_LAMBDA_RUNTIME_API: {e}"
+                ));
+                EgressPolicy::default()
+            });
         let config = Self {
             deliveries_table: r.text("DELIVERIES_TABLE"),
             payloads_table: r.text("PAYLOADS_TABLE"),
@@ -107,6 +112,8 @@ mod tests {
             ("ALLOW_HTTP", Some("yes")),
             ("ALLOWED_PORTS", Some("https")),
             ("EGRESS_ALLOW_CIDRS", Some("10.0.0.0/99")),
+            ("EGRESS_ALLOW_HOSTS", Some("10.0.0.1")),
+            ("AWS_LAMBDA_RUNTIME_API", Some(":9001")),
         ] {
             let lookup = |name: &str| if name == broken { value.map(ToOwned::to_owned) } else { environment(name) };
             let error = Config::read(&lookup).unwrap_err().to_string();

@@ -187,7 +187,7 @@ fn examine(outcome: &Outcome, endpoint: &EndpointConfig, now: Millis) -> Finishe
     };
     match outcome {
         Outcome::Answered(answer) => {
-            finished.phase = Phase::Head;
+            finished.phase = answer.phase();
             finished.status = Some(answer.status);
             finished.detail = answer.body_broken.then(|| "body_broken".to_owned());
             finished.excerpt = Some(answer.excerpt.clone());

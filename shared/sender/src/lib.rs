@@ -3,5 +3,9 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the enums matched here are the system's, and they grow")]
 
+mod answer;
+mod attempt;
+mod cause;
 pub mod http;
 pub mod resolver;
+mod tls;

@@ -1,61 +1,82 @@
-//! Name resolution with the egress guard inside: the addresses that are judged are the addresses that are dialled.
-//! An address in the URL itself never comes here; [`crate::http`] judges it before.
+//! Names to addresses, with the egress guard in between: a name is resolved once per attempt, every address of the answer
+//! is judged, and only those addresses are handed to the client. An address in the URL itself never comes here; it is
+//! judged with the URL.
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use domain::egress::EgressPolicy;
+use domain::egress::{EgressPolicy, Target};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Resolves names and refuses the whole answer when any address of it fails.
-pub struct GuardedResolver {
-    policy: Arc<EgressPolicy>,
+use crate::attempt::CURRENT;
+
+/// Longest time to resolve a name.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The addresses of a name, in time.
+pub type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Asks for the addresses of a name and a port.
+pub type Lookup = Arc<dyn Fn(String, u16) -> Found + Send + Sync>;
+
+/// Asks the system.
+pub fn system() -> Lookup {
+    Arc::new(|name, port| Box::pin(async move { Ok(tokio::net::lookup_host((name, port)).await?.collect()) }))
 }
 
-impl GuardedResolver {
-    /// A resolver that judges by `policy`.
-    pub fn new(policy: Arc<EgressPolicy>) -> Self {
-        Self { policy }
+/// Why there is no address to dial.
+pub(crate) enum NoAddress {
+    /// No answer, or an empty one.
+    Unresolved,
+    /// No answer in time.
+    TooLate,
+    /// The guard refuses the answer; the reason.
+    Refused(String),
+}
+
+/// Resolves the name of a target and judges the whole answer: any address that fails refuses all.
+pub(crate) async fn resolve(
+    lookup: &Lookup,
+    policy: &EgressPolicy,
+    target: &Target,
+    name: &str,
+) -> Result<Vec<SocketAddr>, NoAddress> {
+    let answer = tokio::time::timeout(LIMIT, lookup(name.to_owned(), target.port)).await;
+    let found = answer.map_err(|_| NoAddress::TooLate)?.map_err(|_| NoAddress::Unresolved)?;
+    if found.is_empty() {
+        return Err(NoAddress::Unresolved);
     }
-}
-
-/// The egress guard refused an address.
-#[derive(Debug)]
-pub struct Refused(pub String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+    for address in &found {
+        policy.check_dial(target, address.ip()).map_err(NoAddress::Refused)?;
     }
+    // What is dialled is what was judged, whatever else the answer held.
+    Ok(found.into_iter().map(|address| SocketAddr::new(address.ip(), target.port)).collect())
 }
 
-impl std::error::Error for Refused {}
+/// What the client asks: it resolves nothing, and knows only the addresses judged for the attempt at hand.
+pub(crate) struct Judged;
 
-/// The name could not be resolved.
-#[derive(Debug)]
-pub struct Unresolved;
-
-impl std::fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the name could not be resolved")
-    }
-}
-
-impl std::error::Error for Unresolved {}
-
-impl Resolve for GuardedResolver {
+impl Resolve for Judged {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = Arc::clone(&self.policy);
+        let judged = CURRENT.try_with(|attempt| attempt.addresses_of(name.as_str())).ok().flatten();
         Box::pin(async move {
-            let addresses: Vec<SocketAddr> =
-                tokio::net::lookup_host((name.as_str(), 0)).await.map_err(|_| Unresolved)?.collect();
-            if addresses.is_empty() {
-                return Err(Unresolved.into());
-            }
-            for address in &addresses {
-                policy.check_ip(address.ip()).map_err(Refused)?;
-            }
+            let addresses = judged.ok_or(NotJudged)?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
+
+/// The client asked for a name that was not judged for the attempt at hand.
+#[derive(Debug)]
+pub(crate) struct NotJudged;
+
+impl std::fmt::Display for NotJudged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the egress check could not be made")
+    }
+}
+
+impl std::error::Error for NotJudged {}
