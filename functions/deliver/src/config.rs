@@ -4,6 +4,7 @@ use domain::egress::EgressPolicy;
 use domain::endpoint::Defaults;
 use domain::message::Limits;
 use domain::settings::{InvalidSettings, Reader, Retention, Timing};
+use sender::http::{CertificateDer, parse_roots};
 
 /// Everything that `deliver` is configured with.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Config {
     pub retry_queue_arn: String,
     /// Where requests may go.
     pub egress: EgressPolicy,
+    /// Authorities that receivers may use beside the public ones.
+    pub private_roots: Vec<CertificateDer<'static>>,
     /// What the story needs.
     pub settings: Settings,
 }
@@ -50,12 +53,19 @@ impl Config {
                 ));
                 EgressPolicy::default()
             });
+        // Line breaks do not survive every way into an environment.
+        let private_ca = r.optional_text("PRIVATE_CA_PEM").replace("\\n", "\n");
+        let private_roots = parse_roots(&private_ca).unwrap_or_else(|e| {
+            r.problem(format!("PRIVATE_CA_PEM: {e}"));
+            Vec::new()
+        });
         let config = Self {
             deliveries_table: r.text("DELIVERIES_TABLE"),
             payloads_table: r.text("PAYLOADS_TABLE"),
             endpoints_table: r.text("ENDPOINTS_TABLE"),
             retry_queue_arn: r.text("RETRY_QUEUE_ARN"),
             egress,
+            private_roots,
             settings: Settings {
                 limits: Limits {
                     max_body_bytes: r.number("MAX_BODY_BYTES", 1..=358_400) as usize,
@@ -112,6 +122,9 @@ mod tests {
             ("ALLOW_HTTP", Some("yes")),
             ("ALLOWED_PORTS", Some("https")),
             ("EGRESS_ALLOW_CIDRS", Some("10.0.0.0/99")),
+            ("EGRESS_ALLOW_HOSTS", Some("a b")),
+            ("AWS_LAMBDA_RUNTIME_API", Some("nonsense")),
+            ("PRIVATE_CA_PEM", Some("-----BEGIN CERTIFICATE-----\\nx")),
             ("EGRESS_ALLOW_HOSTS", Some("10.0.0.1")),
             ("AWS_LAMBDA_RUNTIME_API", Some(":9001")),
         ] {

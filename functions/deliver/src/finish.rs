@@ -7,6 +7,7 @@ use domain::decide::{Decision, decide};
 use domain::endpoint::EndpointConfig;
 use domain::endpoint_state::Status;
 use domain::hint;
+use domain::kept_answer::KeptAnswer;
 use domain::outcome::{Class, EXCERPT_MAX, Outcome, Phase, classify};
 use domain::payload::Payload;
 use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError, Swapped};
@@ -52,9 +53,9 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
             match recorded {
                 Ok(Recorded::Done(next)) => {
                     log_attempt(&record, &next, &finished, endpoint, answered);
-                    if finished.class == Class::Gone && !record.key.endpoint.is_inline() {
-                        self.disable(&record, last_moment).await;
-                    }
+                    let aftermath = pin!(self.aftermath(&record, endpoint, outcome, finished.class));
+                    // It may not take the time of other messages: the delivery is settled.
+                    select(aftermath, pin!(self.clock.sleep_until(last_moment))).await;
                     return Ok(Settled::Done);
                 }
                 Ok(Recorded::Lost(Some(there))) if there.is_held_by(&claim_id) => record = *there,
@@ -101,31 +102,37 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
         })
     }
 
-    /// The endpoint said that it is gone: nothing more goes there until an operator says so. The delivery itself is
-    /// settled already, so a failure here changes nothing: the next answer says it again.
-    async fn disable(&self, record: &Record, last_moment: Millis) {
-        let because = format!("the endpoint answered that it is gone, to event {}", record.key.event);
-        let disabling = pin!(async {
-            let old = self.deliveries.endpoint_state(&record.state_key, true).await?;
-            let now = self.clock.now();
-            // An attempt that began before an operator's word says nothing about the time after it.
-            if old.status != Status::Active || old.since > record.since {
-                return Ok(true);
-            }
-            self.deliveries.save_endpoint_state(&old, &old.set(Status::Disabled, &because, now)).await
-        });
-        let disabled = match select(disabling, pin!(self.clock.sleep_until(last_moment))).await {
-            Either::Left((disabled, _)) => disabled,
-            Either::Right(_) => Err(StoreError::Unavailable("no time is left".to_owned())),
-        };
-        match disabled {
-            Ok(done) => {
-                tracing::warn!(endpoint.key = %record.key.endpoint, endpoint.disabled = done, because, "an endpoint is gone");
-            }
-            Err(error) => {
-                tracing::warn!(endpoint.key = %record.key.endpoint, %error, "an endpoint that is gone could not be disabled");
+    /// What else an outcome means, once it is on record. A failure here changes nothing and is only logged: evidence may be
+    /// missing, and an endpoint that is gone says so again.
+    async fn aftermath(&self, record: &Record, endpoint: &EndpointConfig, outcome: &Outcome, class: Class) {
+        let now = self.clock.now();
+        if let Some(answer) = KeptAnswer::of(outcome, class, record.attempt, now) {
+            let until = now.plus(self.settings.retention.record_ms);
+            if let Err(error) = self.deliveries.keep_answer(&record.key, &answer, until).await {
+                tracing::warn!(delivery.id = %record.key.event, %error, "the answer of a failed attempt is not kept");
             }
         }
+        if outcome.disables(&endpoint.rules) && !record.key.endpoint.is_inline() {
+            match self.disable(record).await {
+                Ok(disabled) => {
+                    tracing::warn!(endpoint.key = %record.key.endpoint, endpoint.disabled = disabled, "an endpoint says that it is gone");
+                }
+                Err(error) => {
+                    tracing::warn!(endpoint.key = %record.key.endpoint, %error, "an endpoint that is gone could not be disabled");
+                }
+            }
+        }
+    }
+
+    /// Nothing more goes to this endpoint until an operator says so. False when it is held back already, or when an
+    /// operator's word is younger than the attempt.
+    async fn disable(&self, record: &Record) -> Result<bool, StoreError> {
+        let old = self.deliveries.endpoint_state(&record.state_key, true).await?;
+        if old.status != Status::Active || old.since > record.since {
+            return Ok(false);
+        }
+        let because = format!("the endpoint says that it is gone: answer to event {}", record.key.event);
+        self.deliveries.save_endpoint_state(&old, &old.set(Status::Disabled, &because, self.clock.now())).await
     }
 
     /// Somebody else has the delivery. If our end of the attempt is on record, all is well. If not, we were fenced; an
@@ -175,7 +182,7 @@ fn examine(outcome: &Outcome, endpoint: &EndpointConfig, now: Millis) -> Finishe
         Outcome::Answered(answer) => hint::retry_after(answer, now, cap_ms),
         Outcome::Failed { .. } | Outcome::Blocked { .. } => None,
     };
-    let class = classify(outcome, hint, &endpoint.overrides);
+    let class = classify(outcome, hint, &endpoint.rules);
     let mut finished = Finished {
         class,
         phase: Phase::Claimed,
@@ -189,14 +196,17 @@ fn examine(outcome: &Outcome, endpoint: &EndpointConfig, now: Millis) -> Finishe
         Outcome::Answered(answer) => {
             finished.phase = answer.phase();
             finished.status = Some(answer.status);
-            finished.detail = answer.body_broken.then(|| "body_broken".to_owned());
+            finished.detail = match endpoint.rules.directive(answer) {
+                Some(directive) => Some(format!("webhook-delivery: {}", directive.name())),
+                None => answer.body_broken.then(|| "body_broken".to_owned()),
+            };
             finished.excerpt = Some(answer.excerpt.clone());
         }
         Outcome::Failed { phase, detail } => {
             finished.phase = *phase;
             finished.detail = Some(detail.clone());
         }
-        Outcome::Blocked { detail } => finished.detail = Some(detail.chars().take(EXCERPT_MAX / 8).collect()),
+        Outcome::Blocked { detail } => finished.detail = Some(detail.chars().take(EXCERPT_MAX / 4).collect()),
     }
     finished
 }

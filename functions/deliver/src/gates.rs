@@ -58,7 +58,7 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
             timeout_ms: self.settings.defaults.timeout_ms,
             policy: self.settings.defaults.policy.clone(),
             headers: Vec::new(),
-            overrides: AnswerRules::default(),
+            rules: AnswerRules::default(),
             secrets,
         }
     }

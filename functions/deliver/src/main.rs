@@ -23,7 +23,7 @@ async fn main() -> Result<(), Error> {
         deliver: Deliver {
             payloads: PayloadTable::new(dynamodb.clone(), config.payloads_table),
             endpoints: EndpointTable::new(dynamodb, config.endpoints_table, config.settings.defaults.clone()),
-            sender: HttpSender::new(config.egress, []),
+            sender: HttpSender::new(config.egress, config.private_roots),
             clock: SystemClock,
             settings: config.settings,
             deliveries,

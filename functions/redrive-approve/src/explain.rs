@@ -2,11 +2,12 @@
 
 use domain::delivery::{DeadReason, HeldReason, State};
 use domain::id::{DeliveryKey, EventId};
+use domain::kept_answer::KeptAnswer;
 use domain::outcome::Class;
 use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::record::{Entry, Record};
 use domain::time::Millis;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::action::Explain;
 use crate::answer::{Failure, Refusal};
@@ -43,7 +44,14 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
         };
         let now = self.clock.now();
         let history: Vec<Value> = record.history.iter().map(entry).collect();
-        Ok(json!({"ok": true, "delivery": delivery(&record), "history": history, "next": next(&record, now)}))
+        let answer = self.store.kept_answer(&record.key).await?.as_ref().map(last_answer);
+        Ok(json!({
+            "ok": true,
+            "delivery": delivery(&record),
+            "history": history,
+            "last_answer": answer,
+            "next": next(&record, now),
+        }))
     }
 }
 
@@ -105,6 +113,20 @@ fn entry(entry: &Entry) -> Value {
             "generation": generation,
         }),
     }
+}
+
+fn last_answer(answer: &KeptAnswer) -> Value {
+    let headers: Map<String, Value> = answer.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "attempt": answer.attempt,
+        "at": answer.at.0,
+        "status": answer.status,
+        "headers": headers,
+        "excerpt": answer.excerpt,
+        "body_bytes": answer.body_bytes,
+        "body_sha256": answer.body_sha256,
+        "body_broken": answer.body_broken,
+    })
 }
 
 /// One sentence on what will happen and when.

@@ -17,7 +17,7 @@ pub struct EndpointConfig {
     /// Headers for every request; `authorization` is allowed here.
     pub headers: Vec<(String, String)>,
     /// Changes to the status table.
-    pub overrides: AnswerRules,
+    pub rules: AnswerRules,
     /// Active signing secrets, by scheme and the newest first. Empty: not signed.
     pub secrets: Vec<Secret>,
 }

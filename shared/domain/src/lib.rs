@@ -26,6 +26,7 @@ pub mod endpoint_state;
 pub mod fields;
 pub mod hint;
 pub mod id;
+pub mod kept_answer;
 pub mod message;
 pub mod name;
 pub mod outcome;

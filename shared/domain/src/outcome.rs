@@ -122,7 +122,8 @@ pub struct AnswerRules {
 }
 
 impl AnswerRules {
-    fn directive(&self, answer: &Answer) -> Option<Directive> {
+    /// What the receiver asks for, if that is honoured.
+    pub fn directive(&self, answer: &Answer) -> Option<Directive> {
         answer.directive.filter(|_| self.directives)
     }
 }

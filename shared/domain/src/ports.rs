@@ -9,6 +9,7 @@ use crate::delivery::Illegal;
 use crate::endpoint::Found;
 use crate::endpoint_state::EndpointState;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
+use crate::kept_answer::KeptAnswer;
 use crate::outcome::Outcome;
 use crate::payload::Payload;
 use crate::plan::{Frozen, Plan};
@@ -169,6 +170,10 @@ pub trait Deliveries {
     async fn rows(&self, range: Range<'_>) -> Result<Page, StoreError>;
     /// Writes a rejected message, or counts it up when it is there. Returns how often it has been seen.
     async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError>;
+    /// Keeps the answer of a failed attempt until then, unless that of a later one is kept already.
+    async fn keep_answer(&self, key: &DeliveryKey, answer: &KeptAnswer, until: Millis) -> Result<(), StoreError>;
+    /// The answer that is kept.
+    async fn kept_answer(&self, key: &DeliveryKey) -> Result<Option<KeptAnswer>, StoreError>;
     /// Reads the arm cursor of a shard.
     async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError>;
     /// Moves the arm cursor of a shard.

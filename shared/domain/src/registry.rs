@@ -69,7 +69,7 @@ impl Registration {
             timeout_ms,
             policy,
             headers: self.definition.headers.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-            overrides: AnswerRules {
+            rules: AnswerRules {
                 retry: self.definition.retry_statuses.clone(),
                 permanent: self.definition.permanent_statuses.clone(),
                 directives: self.definition.receiver_control,

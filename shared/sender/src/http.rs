@@ -9,7 +9,7 @@ use domain::outcome::{Answer, Outcome, Phase};
 use domain::ports::Sender;
 use domain::request::Request;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rustls::pki_types::CertificateDer;
+pub use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Reading};
 use crate::attempt::{Attempt, CURRENT, TrackedBody};

@@ -5,6 +5,7 @@ use domain::decide::Decision;
 use domain::delivery::{DeadReason, RejectedReason, State};
 use domain::endpoint_state::{EndpointState, Status};
 use domain::id::{DeliveryKey, StateKey, sha256_hex};
+use domain::kept_answer::KeptAnswer;
 use domain::message::Refusal;
 use domain::outcome::{Class, Phase};
 use domain::plan::{CHUNK, Frozen, Plan, PlanState, Who, digest};
@@ -297,4 +298,30 @@ pub async fn endpoint_states(table: &impl EndpointStates, prefix: &str) {
     let over = more.settled(T.plus(3_600_000)).expect("nothing came for an hour");
     assert_eq!(table.save_endpoint_state(&more, &over).await, Ok(true));
     assert!(!listed().await);
+}
+
+/// The last failed answer is kept beside its delivery, and no older one replaces it.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn kept_answers(table: &impl Deliveries, prefix: &str) {
+    let record = claimed(&message(&format!("{prefix}-answer")), T);
+    assert_eq!(table.kept_answer(&record.key).await, Ok(None));
+    let answer = |attempt, excerpt: &str| KeptAnswer {
+        attempt,
+        at: T,
+        status: 500,
+        headers: vec![("date".to_owned(), "then".to_owned()), ("server".to_owned(), "x".to_owned())],
+        excerpt: excerpt.to_owned(),
+        body_bytes: 7,
+        body_sha256: (!excerpt.is_empty()).then(|| "ab".to_owned()),
+        body_broken: true,
+    };
+    for (given, kept) in
+        [(answer(1, ""), answer(1, "")), (answer(3, "x"), answer(3, "x")), (answer(2, "y"), answer(3, "x"))]
+    {
+        table.keep_answer(&record.key, &given, T).await.expect("writable");
+        assert_eq!(table.kept_answer(&record.key).await, Ok(Some(kept)));
+    }
+    assert_eq!(table.of_event(&record.key.event).await, Ok(vec![]), "an answer is no delivery");
 }

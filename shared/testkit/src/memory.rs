@@ -7,6 +7,7 @@ use std::rc::Rc;
 use domain::endpoint::Found;
 use domain::endpoint_state::EndpointState;
 use domain::id::{DeliveryKey, EndpointKey, EventId, StateKey};
+use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{
@@ -35,6 +36,7 @@ struct State {
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
     endpoints: HashMap<StateKey, EndpointState>,
+    answers: HashMap<DeliveryKey, KeptAnswer>,
     stream: Vec<Record>,
     writes: u64,
 }
@@ -171,6 +173,19 @@ impl Deliveries for MemoryDeliveries {
             })
             .or_insert_with(|| rejected.clone());
         Ok(entry.seen)
+    }
+
+    async fn keep_answer(&self, key: &DeliveryKey, answer: &KeptAnswer, _until: Millis) -> Result<(), StoreError> {
+        let mut state = self.state.borrow_mut();
+        let there = state.answers.entry(key.clone()).or_insert_with(|| answer.clone());
+        if there.attempt <= answer.attempt {
+            *there = answer.clone();
+        }
+        Ok(())
+    }
+
+    async fn kept_answer(&self, key: &DeliveryKey) -> Result<Option<KeptAnswer>, StoreError> {
+        Ok(self.state.borrow().answers.get(key).cloned())
     }
 
     async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
@@ -376,6 +391,7 @@ mod tests {
         conformance::deliveries(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_lists(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_states(&table, "t").now_or_never().expect("nothing waits");
+        conformance::kept_answers(&table, "t").now_or_never().expect("nothing waits");
         conformance::payloads(&MemoryPayloads::default(), "t").now_or_never().expect("nothing waits");
     }
 }

@@ -4,6 +4,7 @@ use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
 use domain::endpoint_state::Status;
 use domain::id::{EndpointKey, StateKey};
+use domain::outcome::{Answer, AnswerRules, Directive, Outcome};
 use domain::ports::{Clock, EndpointStates};
 use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
@@ -116,6 +117,67 @@ async fn wh_o_35_gone_disables_a_registered_endpoint_and_what_comes_next_is_held
         (State::Delivered, State::Delivered)
     );
     assert_eq!(world.record("gone").await.state, State::DeadLettered(DeadReason::Gone), "a dead letter needs a plan");
+}
+
+#[tokio::test]
+async fn a_receiver_steers_with_a_header_only_where_that_is_agreed() {
+    let asks =
+        |status, directive| Outcome::Answered(Answer { status, directive: Some(directive), ..Answer::default() });
+    for (outcome, honoured, state, endpoint) in [
+        (asks(500, Directive::AbortMessage), true, State::DeadLettered(DeadReason::Permanent), "active"),
+        (asks(500, Directive::Disable), true, State::DeadLettered(DeadReason::Gone), "disabled"),
+        (asks(200, Directive::Disable), true, State::Delivered, "disabled"),
+        (asks(200, Directive::AbortMessage), true, State::Delivered, "active"),
+        (asks(500, Directive::AbortMessage), false, State::Waiting(WaitingReason::Retry), "active"),
+        (asks(500, Directive::Disable), false, State::Waiting(WaitingReason::Retry), "active"),
+        (asks(200, Directive::Disable), false, State::Delivered, "active"),
+    ] {
+        let world = World::new();
+        let rules = AnswerRules { directives: honoured, ..AnswerRules::default() };
+        world.endpoints.set(&p(), Found::Config(Box::new(EndpointConfig { rules, ..config() })));
+        world.sender.then([outcome.clone()]);
+        world.send("e");
+        world.settle_now().await;
+        let look = world.act(json!({"action": "endpoint", "endpoint": "p"})).await;
+        assert_eq!(
+            (world.record("e").await.state, &look["endpoint"]["state"]),
+            (state, &json!(endpoint)),
+            "{outcome:?}"
+        );
+        if honoured {
+            let told = world.act(json!({"action": "explain", "id": "e"})).await;
+            assert!(told["history"][0]["detail"].as_str().unwrap().starts_with("webhook-delivery: "), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_answer_of_the_last_failure_is_kept_for_the_operator() {
+    let world = World::new();
+    let answer = |excerpt: &str| {
+        Outcome::Answered(Answer {
+            status: 500,
+            excerpt: excerpt.to_owned(),
+            body_bytes: 2_000,
+            body_sha256: Some("ab".to_owned()),
+            headers: vec![("x-request-id".to_owned(), "r1".to_owned())],
+            ..Answer::default()
+        })
+    };
+    world.sender.then([answer("first"), answer(&"x".repeat(1_000)), status(200)]);
+    world.send("e");
+    world.settle_now().await;
+    world.run_for_seconds(60).await;
+    let told = world.act(json!({"action": "explain", "id": "e"})).await;
+    let kept = &told["last_answer"];
+    assert_eq!(
+        (&kept["attempt"], kept["excerpt"].as_str().map(str::len), &kept["headers"]["x-request-id"]),
+        (&json!(2), Some(1_000), &json!("r1"))
+    );
+    assert_eq!((&kept["body_bytes"], &kept["body_sha256"]), (&json!(2_000), &json!("ab")));
+    assert_eq!(told["delivery"]["excerpt"].as_str().map(str::len), Some(128), "the record holds its start only");
+    world.run_for_seconds(600).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
 }
 
 #[tokio::test]

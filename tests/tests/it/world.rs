@@ -71,7 +71,7 @@ pub fn config() -> EndpointConfig {
         timeout_ms: TIMING.request_ms,
         policy: policy(),
         headers: Vec::new(),
-        overrides: AnswerRules::default(),
+        rules: AnswerRules::default(),
         secrets: Vec::new(),
     }
 }

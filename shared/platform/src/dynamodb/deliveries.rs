@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use domain::id::{DeliveryKey, EventId};
+use domain::kept_answer::KeptAnswer;
 use domain::ports::{
     Claimed, Clock, Created, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped,
 };
@@ -273,6 +274,31 @@ impl Deliveries for DeliveryTable {
         Ok(seen.unwrap_or(1))
     }
 
+    async fn keep_answer(&self, key: &DeliveryKey, answer: &KeptAnswer, until: Millis) -> Result<(), StoreError> {
+        let mut item = item::encode_answer(answer);
+        item.extend(answer_key(key));
+        item.insert("expires_at".to_owned(), n(until.seconds_up()));
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(pk) OR attempt <= :attempt")
+            .expression_attribute_values(":attempt", n(answer.attempt))
+            .send()
+            .await;
+        match put {
+            Ok(_) => Ok(()),
+            Err(error) => lost_put(error).map(|_| ()),
+        }
+    }
+
+    async fn kept_answer(&self, key: &DeliveryKey) -> Result<Option<KeptAnswer>, StoreError> {
+        let read = self.client.get_item().table_name(&self.table).set_key(Some(answer_key(key))).consistent_read(true);
+        let answer = read.send().await.map_err(|e| unavailable("reading a kept answer", e))?;
+        answer.item.as_ref().map(item::decode_answer).transpose()
+    }
+
     async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
         let answer = self
             .client
@@ -311,6 +337,11 @@ impl Deliveries for DeliveryTable {
             Err(error) => lost_put(error).map(|_| ()),
         }
     }
+}
+
+/// Beside the delivery: under its event, but not among the event's deliveries.
+fn answer_key(key: &DeliveryKey) -> Item {
+    item::text_key(&format!("E#{}", key.event), &format!("A#{}", key.endpoint))
 }
 
 fn cursor_key(shard: u8) -> Item {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use domain::delivery::State;
 use domain::id::{DeliveryKey, StateKey};
+use domain::kept_answer::KeptAnswer;
 use domain::outcome::{Class, Phase};
 use domain::payload::PayloadRef;
 use domain::ports::{ItemKey, StoreError, Stored};
@@ -121,6 +122,43 @@ fn encode_entry(entry: &Entry) -> AttributeValue {
         }
     }
     AttributeValue::M(map)
+}
+
+/// A kept answer as an item, without its key.
+pub(super) fn encode_answer(answer: &KeptAnswer) -> Item {
+    let headers = answer.headers.iter().map(|(name, value)| (name.clone(), s(value))).collect();
+    let mut item = Item::from([
+        ("attempt".to_owned(), n(answer.attempt)),
+        ("at".to_owned(), n(answer.at.0)),
+        ("status".to_owned(), n(answer.status)),
+        ("headers".to_owned(), AttributeValue::M(headers)),
+        ("excerpt".to_owned(), s(&answer.excerpt)),
+        ("body_bytes".to_owned(), n(answer.body_bytes)),
+        ("body_broken".to_owned(), AttributeValue::Bool(answer.body_broken)),
+    ]);
+    if let Some(sha256) = &answer.body_sha256 {
+        item.insert("body_sha256".to_owned(), s(sha256));
+    }
+    item
+}
+
+/// The kept answer of an item.
+pub(super) fn decode_answer(item: &Item) -> Result<KeptAnswer, StoreError> {
+    let a = Attributes(item);
+    let headers = item.get("headers").and_then(|v| v.as_m().ok()).ok_or_else(|| a.corrupt("headers"))?;
+    let mut headers: Vec<(String, String)> =
+        headers.iter().filter_map(|(name, value)| Some((name.clone(), value.as_s().ok()?.clone()))).collect();
+    headers.sort();
+    Ok(KeptAnswer {
+        attempt: a.required("attempt", a.number("attempt"))?,
+        at: a.required("at", a.millis("at"))?,
+        status: a.required("status", a.number("status"))?,
+        headers,
+        excerpt: a.text("excerpt").unwrap_or_default().to_owned(),
+        body_bytes: a.number("body_bytes").unwrap_or(0),
+        body_sha256: a.text("body_sha256").map(ToOwned::to_owned),
+        body_broken: a.flag("body_broken"),
+    })
 }
 
 /// Reads attributes of one item, and says which one is at fault.
