@@ -5,6 +5,7 @@ mod attempts;
 mod conformance;
 mod crashes;
 mod duplicates;
+mod endpoints;
 mod lateness;
 mod operators;
 mod waits;
