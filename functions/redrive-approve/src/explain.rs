@@ -60,6 +60,7 @@ fn delivery(record: &Record) -> Value {
     json!({
         "id": record.key.event.as_str(),
         "endpoint": record.key.endpoint.as_str(),
+        "state_key": record.state_key.as_str(),
         "state": record.state.name(),
         "reason": record.state.reason(),
         "since": record.since.0,
