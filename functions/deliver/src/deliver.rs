@@ -120,10 +120,9 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
             _ if message.deliver_by.is_some_and(|by| by <= now) => {
                 Some(arrival.expired(kept_until, self.settings.retention, now)?)
             }
-            (Target::Hold(reason), _) => Some(arrival.held(*reason, kept_until, now)?),
-            (Target::Send(_) | Target::Unknown, Some(at)) => {
-                Some(arrival.waiting(WaitingReason::Scheduled, at, kept_until, now)?)
-            }
+            // Before a hold: whether its endpoint takes it is asked when its time has come, and a resume is not that time.
+            (_, Some(at)) => Some(arrival.waiting(WaitingReason::Scheduled, at, kept_until, now)?),
+            (Target::Hold(reason), None) => Some(arrival.held(*reason, kept_until, now)?),
             (Target::Send(_) | Target::Unknown, None) => None,
         };
         if let Some(record) = parked {

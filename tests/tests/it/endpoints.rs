@@ -52,6 +52,23 @@ async fn a_pause_holds_new_and_waiting_deliveries_and_a_resume_sends_them_all() 
 }
 
 #[tokio::test]
+async fn a_resume_sends_nothing_before_its_time() {
+    let world = World::new();
+    set(&world, "p", "paused").await;
+    let at = START.plus(3_600_000);
+    world.intake.send(&json!({"id": "e", "endpoint": "p", "body": "x", "deliver_at": at.to_string()}).to_string(), 0);
+    world.settle_now().await;
+    set(&world, "p", "active").await;
+    world.run_for_seconds(3_590).await;
+    assert_eq!(
+        (world.record("e").await.state, world.sender.seen().len()),
+        (State::Waiting(WaitingReason::Scheduled), 0)
+    );
+    world.run_for_seconds(60).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
 async fn a_resume_releases_slowly_at_first_and_the_sweep_goes_on_with_it() {
     let world = World::new();
     set(&world, "p", "paused").await;

@@ -6,15 +6,13 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use domain::endpoint_state::{EndpointState, Status};
 use domain::id::StateKey;
 use domain::ports::{Clock, EndpointStates, StoreError};
-use domain::time::{Millis, SECOND_MS};
+use domain::time::Millis;
 
 use super::deliveries::lost_put;
 use super::item::{self, Item, n, s};
 use super::{DeliveryTable, unavailable};
 use crate::clock::SystemClock;
 
-/// What was read is used for so many milliseconds.
-const CACHE_MS: i64 = 10 * SECOND_MS;
 /// Lane of the endpoints whose held deliveries are being released.
 const RESUMED: &str = "endpoint#resumed";
 
@@ -53,11 +51,8 @@ fn decode(key: &StateKey, item: &Item) -> Result<EndpointState, StoreError> {
 impl EndpointStates for DeliveryTable {
     async fn endpoint_state(&self, key: &StateKey, fresh: bool) -> Result<EndpointState, StoreError> {
         let now = SystemClock.now();
-        if !fresh
-            && let Some((read_at, state)) = self.states.borrow().get(key)
-            && now.since(*read_at) < CACHE_MS
-        {
-            return Ok(state.clone());
+        if let Some(state) = self.states.get(key, now).filter(|_| !fresh) {
+            return Ok(state);
         }
         let request = self
             .client
@@ -67,7 +62,7 @@ impl EndpointStates for DeliveryTable {
             .consistent_read(true);
         let answer = request.send().await.map_err(|e| unavailable("reading the state of an endpoint", e))?;
         let state = answer.item.map_or_else(|| Ok(EndpointState::untouched(key)), |item| decode(key, &item))?;
-        self.states.borrow_mut().insert(key.clone(), (now, state.clone()));
+        self.states.put(key.clone(), state.clone(), now);
         Ok(state)
     }
 
@@ -81,7 +76,7 @@ impl EndpointStates for DeliveryTable {
         };
         let put =
             put.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld).send().await;
-        self.states.borrow_mut().remove(&new.key);
+        self.states.forget(&new.key);
         match put {
             Ok(_) => Ok(true),
             // True when our own write was repeated underneath us after its answer was lost.

@@ -3,7 +3,6 @@
 //!
 //! One item that is no endpoint lives here too, because it is as secret: the root keys of inline URLs.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
@@ -14,17 +13,14 @@ use domain::id::EndpointKey;
 use domain::ports::{Clock, Endpoints, StoreError};
 use domain::registry::{Registration, SecretEntry, inline_keys_from_json, inline_keys_to_stored};
 use domain::signature::{Scheme, Secret};
-use domain::time::{Millis, SECOND_MS};
 use serde_json::Value;
 
+use super::cache::Cache;
 use super::deliveries::lost_put;
 use super::document;
 use super::item::{Item, n, s};
 use super::unavailable;
 use crate::clock::{SystemClock, random_key};
-
-/// What was read is used for so many milliseconds.
-const CACHE_MS: i64 = 10 * SECOND_MS;
 
 /// Key of the item with the root keys of inline URLs. No endpoint's id can hold a `#`.
 const INLINE_KEYS: &str = "#inline-keys";
@@ -34,14 +30,14 @@ pub struct EndpointTable {
     client: Client,
     table: String,
     defaults: Defaults,
-    found: RefCell<HashMap<EndpointKey, (Millis, Found)>>,
-    inline: RefCell<Option<(Millis, Vec<Secret>)>>,
+    found: Cache<EndpointKey, Found>,
+    inline: Cache<(), Vec<Secret>>,
 }
 
 impl EndpointTable {
     /// The endpoints of that table.
     pub fn new(client: Client, table: String, defaults: Defaults) -> Self {
-        Self { client, table, defaults, found: RefCell::default(), inline: RefCell::default() }
+        Self { client, table, defaults, found: Cache::default(), inline: Cache::default() }
     }
 
     async fn item(&self, key: &str) -> Result<Option<Item>, StoreError> {
@@ -137,11 +133,8 @@ impl EndpointTable {
 impl Endpoints for EndpointTable {
     async fn find(&self, endpoint: &EndpointKey, fresh: bool) -> Result<Found, StoreError> {
         let now = SystemClock.now();
-        if !fresh
-            && let Some((read_at, found)) = self.found.borrow().get(endpoint)
-            && now.since(*read_at) < CACHE_MS
-        {
-            return Ok(found.clone());
+        if let Some(found) = self.found.get(endpoint, now).filter(|_| !fresh) {
+            return Ok(found);
         }
         let found = match self.registration(endpoint).await? {
             None => Found::Unknown,
@@ -153,17 +146,15 @@ impl Endpoints for EndpointTable {
         };
         // A missing endpoint is looked up every time: it may be registered at any moment.
         if !matches!(found, Found::Unknown) {
-            self.found.borrow_mut().insert(endpoint.clone(), (now, found.clone()));
+            self.found.put(endpoint.clone(), found.clone(), now);
         }
         Ok(found)
     }
 
     async fn inline_keys(&self) -> Result<Vec<Secret>, StoreError> {
         let now = SystemClock.now();
-        if let Some((read_at, keys)) = &*self.inline.borrow()
-            && now.since(*read_at) < CACHE_MS
-        {
-            return Ok(keys.clone());
+        if let Some(keys) = self.inline.get(&(), now) {
+            return Ok(keys);
         }
         let (mut keys, version) = self.root_keys().await?;
         if !keys.iter().any(|key| key.is_active(now)) {
@@ -174,7 +165,7 @@ impl Endpoints for EndpointTable {
             }
         }
         let active: Vec<Secret> = keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
-        *self.inline.borrow_mut() = Some((now, active.clone()));
+        self.inline.put((), active.clone(), now);
         Ok(active)
     }
 }

@@ -3,6 +3,7 @@
 //! Every write that changes a state names the state, the attempt and the revision it believes in, and asks for the old
 //! item when it is wrong, so that a lost race is known in one round trip.
 
+mod cache;
 mod deliveries;
 mod document;
 mod endpoint_states;
@@ -11,15 +12,13 @@ pub mod item;
 mod payloads;
 mod plans;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::DisplayErrorContext;
 use domain::endpoint_state::EndpointState;
 use domain::id::StateKey;
 use domain::ports::StoreError;
-use domain::time::Millis;
+
+use cache::Cache;
 
 pub use endpoints::EndpointTable;
 pub use payloads::PayloadTable;
@@ -29,13 +28,13 @@ pub use payloads::PayloadTable;
 pub struct DeliveryTable {
     client: Client,
     table: String,
-    states: RefCell<HashMap<StateKey, (Millis, EndpointState)>>,
+    states: Cache<StateKey, EndpointState>,
 }
 
 impl DeliveryTable {
     /// The deliveries of that table.
     pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, states: RefCell::default() }
+        Self { client, table, states: Cache::default() }
     }
 
     /// Opens the connection before the first event comes.
