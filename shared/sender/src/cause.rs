@@ -19,13 +19,13 @@ pub(crate) fn outcome(error: &reqwest::Error, phase: Phase) -> Outcome {
         if cause.is::<NotJudged>() {
             return Outcome::Blocked { detail: NotJudged.to_string() };
         }
-        if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) = tls(cause) {
+        if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) = cause.downcast_ref() {
             // The server ends the handshake after we have ended ours: it has not looked at the request.
             return Outcome::Failed { phase: Phase::Tls, detail: "certificate_required".to_owned() };
         }
         // The cause nearest to the wire says most.
         word = word_of(cause).or(word);
-        next = cause.source();
+        next = inner(cause);
     }
     if error.is_timeout() {
         word = Some("timeout");
@@ -34,15 +34,16 @@ pub(crate) fn outcome(error: &reqwest::Error, phase: Phase) -> Outcome {
     Outcome::Failed { phase, detail: word.unwrap_or(unnamed).to_owned() }
 }
 
-/// The TLS error in this cause; an `io::Error` hides what it wraps from `source`.
-fn tls<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    cause
-        .downcast_ref::<rustls::Error>()
-        .or_else(|| cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<rustls::Error>())
+/// What lies below this cause. An `io::Error` hides what it wraps from `source`.
+fn inner<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => cause.source(),
+    }
 }
 
 fn word_of(cause: &(dyn Error + 'static)) -> Option<&'static str> {
-    if let Some(error) = tls(cause) {
+    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
         return Some(match error {
             rustls::Error::InvalidCertificate(certificate) => certificate_word(certificate),
             _ => "tls",
@@ -54,7 +55,7 @@ fn word_of(cause: &(dyn Error + 'static)) -> Option<&'static str> {
             _ if error.is_remote() && error.is_go_away() => Some("closed"),
             _ if error.is_remote() => Some("reset"),
             Some(_) => Some("protocol"),
-            None => error.get_io().and_then(io_word).or(Some("closed")),
+            None => error.get_io().and_then(io_word),
         };
     }
     if let Some(error) = cause.downcast_ref::<hyper::Error>() {
@@ -71,9 +72,9 @@ fn io_word(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::ConnectionRefused => Some("refused"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Some("unreachable"),
-        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => Some("reset"),
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Some("reset"),
         ErrorKind::TimedOut => Some("timeout"),
-        ErrorKind::UnexpectedEof => Some("closed"),
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe => Some("closed"),
         _ => None,
     }
 }

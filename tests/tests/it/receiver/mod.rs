@@ -1,5 +1,8 @@
 //! A receiver on a real socket that records what comes in, byte for byte, and answers as it is told. It speaks just
-//! enough HTTP/1.1 to be able to misbehave below the level of HTTP.
+//! enough HTTP/1.1 to be able to misbehave below the level of HTTP. [`raw`] beside it goes further down.
+
+pub mod certificates;
+pub mod raw;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -123,6 +126,11 @@ impl Receiver {
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         let target = format!(" /{path} ");
         self.shared.seen.lock().unwrap().iter().filter(|s| s.line.contains(&target)).cloned().collect()
+    }
+
+    /// How many requests came, on any path.
+    pub fn count(&self) -> usize {
+        self.shared.seen.lock().unwrap().len()
     }
 
     /// Waits until `count` requests have come on a path.
