@@ -56,8 +56,8 @@ RIGHTS = {
     "DlqSweep": {
         "DeliveriesTable": RECORD_KEEPER,
         "PayloadsTable": {"dynamodb:PutItem", "dynamodb:UpdateItem"},
-        "IntakeDlq": {"sqs:ReceiveMessage", "sqs:DeleteMessage"},
-        "RetryDlq": {"sqs:ReceiveMessage", "sqs:DeleteMessage"},
+        "IntakeDlq": QUEUE_READER,
+        "RetryDlq": QUEUE_READER,
         "RetryQueue": {"sqs:GetQueueAttributes"},
     },
     "RedriveApprove": {

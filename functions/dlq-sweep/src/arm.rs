@@ -3,7 +3,8 @@
 
 use domain::id::SHARDS;
 use domain::ports::{
-    Clock, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Stored, Swapped,
+    Clock, Cursor, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Stored,
+    Swapped,
 };
 use domain::record::Record;
 use domain::sweep::{ARM_HORIZON_MS, needs_arming};
@@ -12,9 +13,8 @@ use domain::transition;
 use futures_util::future::try_join_all;
 
 use crate::handler::{Depth, Run, Sweep};
+use crate::walk::PAGE;
 
-/// Rows per page.
-const PAGE: usize = 100;
 /// So many records are written at once.
 const CONCURRENT: usize = 25;
 
@@ -37,7 +37,7 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
     async fn arm_shard(&self, run: &mut Run, shard: u8) -> Result<(), StoreError> {
         let horizon = self.clock.now().plus(ARM_HORIZON_MS);
         // Without a cursor yet, everything up to the horizon is looked at.
-        let from = self.deliveries.arm_cursor(shard).await?.map_or(Millis(0), |cursor| cursor.plus(1));
+        let from = self.deliveries.cursor(Cursor::Arm(shard)).await?.map_or(Millis(0), |cursor| cursor.plus(1));
         let lane = Lane::Work("waiting", shard);
         let mut after: Option<Row> = None;
         let mut cursor = horizon;
@@ -60,7 +60,7 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
             }
         }
         if run.act && cursor >= from {
-            self.deliveries.set_arm_cursor(shard, cursor).await?;
+            self.deliveries.set_cursor(Cursor::Arm(shard), cursor).await?;
         }
         let evidence = &mut run.evidence;
         evidence.cursor_min = Some(evidence.cursor_min.map_or(cursor.0, |c| c.min(cursor.0)));

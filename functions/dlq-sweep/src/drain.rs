@@ -4,10 +4,10 @@
 use domain::cancel;
 use domain::claim::{Knock, Verdict, judge};
 use domain::delivery::{RejectedReason, State, WaitingReason};
-use domain::id::{DeliveryKey, SHARDS};
+use domain::id::DeliveryKey;
 use domain::message::{self, Intake, Message, Refusal};
 use domain::ports::{
-    Clock, Created, DeadQueue, Deliveries, EndpointStates, Payloads, Plans, Received, StoreError, Swapped,
+    Clock, Created, Cursor, DeadQueue, Deliveries, EndpointStates, Payloads, Plans, Received, StoreError, Swapped,
 };
 use domain::record::Record;
 use domain::reject;
@@ -22,8 +22,6 @@ const MAX_RECEIVES: u32 = 3;
 /// queues. A test holds them against the template.
 const INTAKE_RECEIVES: u32 = domain::settings::INTAKE_MAX_RECEIVES + 1;
 const RETRY_RECEIVES: u32 = domain::settings::RETRY_MAX_RECEIVES + 1;
-/// A cursor beyond those of the shards: when the queues were last drained.
-const DRAIN_CURSOR: u8 = SHARDS;
 /// Receives per queue and run.
 const MAX_RECEIVE_CALLS: usize = 500;
 
@@ -40,13 +38,19 @@ enum Drained {
 impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQueue, Q: Depth, C: Clock>
     Sweep<D, P, I, R, Q, C>
 {
-    /// Drains both queues. Observing, it leaves them alone: looking at a message would hide it.
+    /// Drains both queues. Observing, it only counts what lies there: looking at a message would hide it.
     pub(crate) async fn drain(&self, run: &mut Run) {
+        for depth in [self.queues.intake_dlq.visible().await, self.queues.retry_dlq.visible().await] {
+            match depth {
+                Ok(visible) => run.evidence.dlq_visible += visible,
+                Err(error) => run.evidence.errors.push(format!("depth of a transport DLQ: {error}")),
+            }
+        }
         if !run.act {
             return;
         }
         // Receiving counts, and counts end in a rejection: while the table takes no writes, nothing is received.
-        if let Err(error) = self.deliveries.set_arm_cursor(DRAIN_CURSOR, self.clock.now()).await {
+        if let Err(error) = self.deliveries.set_cursor(Cursor::Drain, self.clock.now()).await {
             run.evidence.errors.push(format!("drain: {error}"));
             return;
         }

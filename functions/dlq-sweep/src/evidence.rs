@@ -29,13 +29,15 @@ pub struct Evidence {
     pub skipped_moved: u64,
     /// Items that this version cannot read; they are left alone, and logged.
     pub unreadable: u64,
+    /// Messages on the transport DLQs before they were drained.
+    pub dlq_visible: u64,
     /// Messages of the transport DLQs turned into, or matched with, a record.
     pub drained: u64,
     /// Messages of the transport DLQs left there, because their delivery is being worked on.
     pub left_in_dlq: u64,
     /// Messages of the transport DLQs rejected.
     pub rejected: u64,
-    /// Deliveries released by approved plans so far, over all plans that this run advanced.
+    /// Deliveries released by this run, for approved plans and for endpoints that were set active.
     pub released: u64,
     /// Held deliveries whose deadline had passed.
     pub expired: u64,
@@ -48,7 +50,7 @@ pub struct Evidence {
     /// Age of the oldest overdue wait in seconds; 0 when nothing is overdue.
     pub oldest_overdue_seconds: i64,
     /// Messages on the retry queue ready to be received.
-    pub retry_queue_visible: i64,
+    pub retry_queue_visible: u64,
     /// The arm cursors that were moved furthest and least, in milliseconds since the epoch.
     pub cursor_min: Option<i64>,
     /// See `cursor_min`.

@@ -13,12 +13,12 @@ const EVIDENCE_MS: i64 = 2_000;
 /// How busy a queue is.
 pub trait Depth {
     /// Messages ready to be received.
-    async fn visible(&self) -> Result<i64, StoreError>;
+    async fn visible(&self) -> Result<u64, StoreError>;
 }
 
 impl Depth for platform::sqs::Queue {
-    async fn visible(&self) -> Result<i64, StoreError> {
-        Ok(self.depth().await?.visible)
+    async fn visible(&self) -> Result<u64, StoreError> {
+        platform::sqs::Queue::visible(self).await
     }
 }
 
@@ -52,6 +52,8 @@ pub struct Run {
     pub act: bool,
     /// When it must stop.
     pub until: Millis,
+    /// So many waits may be brought back into the retry queue.
+    pub rearms_left: u64,
     /// What it has done so far.
     pub evidence: Evidence,
 }
@@ -68,6 +70,7 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
         let mut state = Run {
             act: mode == "act",
             until: deadline.plus(-EVIDENCE_MS),
+            rearms_left: 0,
             evidence: Evidence { run, mode, run_id: run_id.to_owned(), ..Evidence::default() },
         };
         match run {

@@ -7,3 +7,4 @@ pub mod drain;
 pub mod evidence;
 pub mod handler;
 pub mod reconcile;
+pub mod walk;

@@ -5,7 +5,7 @@
 use domain::delivery::State;
 use domain::id::SHARDS;
 use domain::ports::{
-    Clock, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Swapped,
+    Clock, Cursor, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Swapped,
 };
 use domain::record::Record;
 use domain::release::Release;
@@ -16,12 +16,8 @@ use domain::transition::{self, Heir};
 
 use crate::handler::{Depth, Run, Sweep};
 
-/// Rows per page.
-const PAGE: usize = 100;
 /// Rows counted per lane and shard.
 const COUNTED: usize = 1_000;
-/// Pages per shard and run.
-const PAGES: usize = 50;
 
 /// The end of a step's share of the time: `tenths` of what is left.
 fn share(now: Millis, until: Millis, tenths: i64) -> Millis {
@@ -33,19 +29,20 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
 {
     /// One reconcile run.
     pub async fn reconcile(&self, run: &mut Run) {
-        let busy = match self.queues.retry.visible().await {
+        // What is re-armed comes on top of what waits on the queue: together no more than a minute's work.
+        match self.queues.retry.visible().await {
             Ok(visible) => {
                 run.evidence.retry_queue_visible = visible;
-                visible > BUSY_QUEUE
+                run.rearms_left = BUSY_QUEUE.saturating_sub(visible);
             }
             Err(error) => {
                 run.evidence.errors.push(format!("depth of the retry queue: {error}"));
-                false
+                run.rearms_left = BUSY_QUEUE;
             }
-        };
+        }
         let until = share(self.clock.now(), run.until, 4);
         for shard in self.shards() {
-            if let Err(error) = self.overdue(run, shard, busy, until).await {
+            if let Err(error) = self.overdue(run, shard, until).await {
                 run.evidence.errors.push(format!("overdue, shard {shard}: {error}"));
             }
         }
@@ -70,47 +67,25 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
         self.drain(run).await;
     }
 
-    /// Rows of a lane whose due time has passed.
-    async fn due_rows(&self, run: &mut Run, lane: Lane, to: Millis, until: Millis) -> Result<Vec<Row>, StoreError> {
-        let mut rows: Vec<Row> = Vec::new();
-        for _ in 0..PAGES {
-            let range = Range { lane: &lane, from: Millis(0), to, after: rows.last(), limit: PAGE };
-            let page = self.deliveries.rows(range).await?;
-            rows.extend(page.rows);
-            // An empty page is not the end; only the absence of more is.
-            if !page.more {
-                return Ok(rows);
-            }
-            if self.clock.now() >= until {
-                break;
-            }
-        }
-        run.evidence.pages_left += 1;
-        Ok(rows)
-    }
-
     /// Waits whose wake-up got lost, and attempts whose lease ran out.
-    async fn overdue(&self, run: &mut Run, shard: u8, busy: bool, until: Millis) -> Result<(), StoreError> {
+    async fn overdue(&self, run: &mut Run, shard: u8, until: Millis) -> Result<(), StoreError> {
         let now = self.clock.now();
         let patience = self.settings.patience;
-        let rows = self.due_rows(run, Lane::Work("waiting", shard), now.plus(-patience.grace_ms), until).await?;
-        run.evidence.examined += rows.len() as u64;
-        let rows: Vec<Row> = rows
-            .into_iter()
-            .filter(|row| is_overdue(row.sort, row.armed_at, row.rearms, patience.grace_ms, now))
-            .collect();
-        for page in rows.chunks(PAGE) {
-            if self.clock.now() >= until {
-                run.evidence.pages_left += 1;
-                return Ok(());
-            }
-            let records = self.records(run, page).await?;
-            run.evidence.skipped_moved += (page.len() - records.len()) as u64;
+        let to = now.plus(-patience.grace_ms);
+        let mut walk = self.walk(Lane::Work("waiting", shard), Cursor::Overdue(shard), to, until).await?;
+        while let Some(rows) = self.page(run, &mut walk).await? {
+            let rows: Vec<Row> = rows
+                .into_iter()
+                .filter(|row| is_overdue(row.sort, row.armed_at, row.rearms, patience.grace_ms, now))
+                .collect();
+            let records = self.records(run, &rows).await?;
+            run.evidence.skipped_moved += (rows.len() - records.len()) as u64;
             let mut lost = Vec::new();
             for record in records {
                 match judge_overdue(&record, patience, now) {
-                    Repair::Rearm if busy => run.evidence.skipped_queued += 1,
+                    Repair::Rearm if run.rearms_left == 0 => run.evidence.skipped_queued += 1,
                     Repair::Rearm => {
+                        run.rearms_left -= 1;
                         let late = record.due.map_or(0, |due| now.since(due)) / SECOND_MS;
                         run.evidence.oldest_overdue_seconds = run.evidence.oldest_overdue_seconds.max(late);
                         lost.push(record);
@@ -155,9 +130,6 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
     }
 
     async fn plans(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
-        if !run.act {
-            return Ok(());
-        }
         let release = Release {
             store: &self.deliveries,
             payloads: &self.payloads,
@@ -169,10 +141,14 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                 run.evidence.pages_left += 1;
                 return Ok(());
             }
+            let released = if run.act {
+                release.advance(&id, until).await.map(|advanced| advanced.map_or(0, |a| a.released))
+            } else {
+                release.pending(&id, until).await
+            };
             // One plan in trouble must not stop the others.
-            match release.advance(&id, until).await {
-                Ok(Some((_, progress))) => run.evidence.released += u64::from(progress.released),
-                Ok(None) => {}
+            match released {
+                Ok(released) => run.evidence.released += u64::from(released),
                 Err(error) => run.evidence.errors.push(format!("plan {id}: {error}")),
             }
         }
@@ -181,9 +157,6 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
 
     /// What was held for endpoints that take deliveries again.
     async fn resumed(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
-        if !run.act {
-            return Ok(());
-        }
         let resume = Resume {
             store: &self.deliveries,
             payloads: &self.payloads,
@@ -196,7 +169,8 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                 return Ok(());
             }
             // One endpoint in trouble must not stop the others.
-            match resume.advance(&key, until).await {
+            let released = if run.act { resume.advance(&key, until).await } else { resume.pending(&key, until).await };
+            match released {
                 Ok(released) => run.evidence.released += u64::from(released),
                 Err(error) => run.evidence.errors.push(format!("endpoint {key}: {error}")),
             }
@@ -208,14 +182,9 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
     async fn held(&self, run: &mut Run, shard: u8, until: Millis) -> Result<(), StoreError> {
         let now = self.clock.now();
         let retention = self.settings.retention;
-        let rows = self.due_rows(run, Lane::Work("held", shard), now, until).await?;
-        run.evidence.examined += rows.len() as u64;
-        for page in rows.chunks(PAGE) {
-            if self.clock.now() >= until {
-                run.evidence.pages_left += 1;
-                return Ok(());
-            }
-            for record in self.records(run, page).await?.into_iter().filter(|r| matches!(r.state, State::Held(_))) {
+        let mut walk = self.walk(Lane::Work("held", shard), Cursor::Held(shard), now, until).await?;
+        while let Some(rows) = self.page(run, &mut walk).await? {
+            for record in self.records(run, &rows).await?.into_iter().filter(|r| matches!(r.state, State::Held(_))) {
                 let expired = record.deliver_by.is_some_and(|by| by <= now);
                 let next = if expired {
                     run.evidence.expired += 1;

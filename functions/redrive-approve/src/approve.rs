@@ -84,8 +84,8 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
         let release =
             Release { store: &self.store, payloads: &self.payloads, clock: &self.clock, retention: self.retention };
         let advanced = release.advance(plan_id, deadline.plus(-ANSWER_MS)).await?;
-        let (plan, progress) = advanced.ok_or_else(|| no_plan(plan_id))?;
-        Ok(json!({"ok": true, "plan": describe(&plan, progress)}))
+        let advanced = advanced.ok_or_else(|| no_plan(plan_id))?;
+        Ok(json!({"ok": true, "plan": describe(&advanced.plan, advanced.progress)}))
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::delivery::State;
 use crate::id::{DeliveryKey, sha256_hex};
+use crate::ports::ItemKey;
 use crate::record::{Entry, Record};
 use crate::time::{Millis, SECOND_MS};
 
@@ -120,6 +121,11 @@ impl Frozen {
     /// The key of the delivery.
     pub fn key(&self) -> Result<DeliveryKey, String> {
         DeliveryKey::parse(&self.id, &self.endpoint)
+    }
+
+    /// Where the delivery is stored.
+    pub fn at(&self) -> ItemKey {
+        ItemKey::delivery(&self.id, &self.endpoint)
     }
 
     /// True while the delivery is as it was when the plan was proposed.

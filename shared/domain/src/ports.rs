@@ -140,6 +140,40 @@ pub struct Page {
     pub more: bool,
 }
 
+/// Where the sweep goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cursor {
+    /// The highest due of a shard that `arm` has handled.
+    Arm(u8),
+    /// The due at which the last look at the overdue waits of a shard was cut off; 0: it came to the end.
+    Overdue(u8),
+    /// The same for held deliveries that need something.
+    Held(u8),
+    /// When the transport DLQs were last drained.
+    Drain,
+}
+
+impl Cursor {
+    /// Of two runs at once the one that got further wins.
+    pub const fn only_forward(self) -> bool {
+        match self {
+            Self::Arm(_) | Self::Drain => true,
+            Self::Overdue(_) | Self::Held(_) => false,
+        }
+    }
+
+    /// Where it is stored.
+    pub fn at(self) -> ItemKey {
+        let (shard, sk) = match self {
+            Self::Arm(shard) => (shard, "ARM"),
+            Self::Overdue(shard) => (shard, "OVERDUE"),
+            Self::Held(shard) => (shard, "HELD"),
+            Self::Drain => (0, "DRAIN"),
+        };
+        ItemKey { pk: format!("CURSOR#{shard:02}"), sk: sk.to_owned() }
+    }
+}
+
 /// What an item of the deliveries table is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored {
@@ -174,10 +208,10 @@ pub trait Deliveries {
     async fn keep_answer(&self, key: &DeliveryKey, answer: &KeptAnswer, until: Millis) -> Result<(), StoreError>;
     /// The answer that is kept.
     async fn kept_answer(&self, key: &DeliveryKey) -> Result<Option<KeptAnswer>, StoreError>;
-    /// Reads the arm cursor of a shard.
-    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError>;
-    /// Moves the arm cursor of a shard.
-    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError>;
+    /// Reads a cursor of the sweep.
+    async fn cursor(&self, cursor: Cursor) -> Result<Option<Millis>, StoreError>;
+    /// Moves a cursor of the sweep. One that only goes forward stays where it is when it is further already.
+    async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError>;
 }
 
 /// The plans, in the deliveries table.
@@ -269,4 +303,6 @@ pub trait DeadQueue {
     async fn receive(&self) -> Result<Vec<Received>, StoreError>;
     /// Deletes a message.
     async fn delete(&self, message: &Received) -> Result<(), StoreError>;
+    /// About how many messages lie on it, ready to be received; looking takes none away.
+    async fn visible(&self) -> Result<u64, StoreError>;
 }

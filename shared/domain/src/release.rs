@@ -27,9 +27,21 @@ pub struct Release<'a, D, P, C> {
     pub retention: Retention,
 }
 
+/// A plan after it was pushed on.
+#[derive(Clone, Debug)]
+pub struct Advanced {
+    /// As it is now.
+    pub plan: Plan,
+    /// Counted from the records.
+    pub progress: Progress,
+    /// Deliveries released by this very call.
+    pub released: u32,
+}
+
 impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
-    /// Goes on with a plan until it is done or the time is up, and returns it with its progress.
-    pub async fn advance(&self, id: &str, until: Millis) -> Result<Option<(Plan, Progress)>, StoreError> {
+    /// Goes on with a plan until it is done or the time is up.
+    pub async fn advance(&self, id: &str, until: Millis) -> Result<Option<Advanced>, StoreError> {
+        let mut total = 0;
         while let Some(plan) = self.store.plan(id).await? {
             let now = self.clock.now();
             let expired = plan.state == PlanState::Proposed && Millis(plan.expires_at) <= now;
@@ -39,7 +51,8 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
             }
             let behind = plan.state == PlanState::Ramping && plan.next < plan.count;
             if !behind || now >= until {
-                return self.settle(plan).await.map(Some);
+                let (plan, progress) = self.settle(plan).await?;
+                return Ok(Some(Advanced { plan, progress, released: total }));
             }
             let first = plan.next as usize;
             let chunk = self.store.chunk(id, first / CHUNK).await?;
@@ -54,7 +67,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
                 return Err(StoreError::Corrupt(format!("plan {id} has no delivery number {first}")));
             }
             for released in join_all(batch.iter().map(|(index, frozen)| self.release(&plan, *index, frozen))).await {
-                released?;
+                total += u32::from(released?);
             }
             let next = changed(&plan, |p| p.next += u32::try_from(batch.len()).unwrap_or(0));
             // Lost: somebody else advances the same plan. Read it again and go on from there.
@@ -63,12 +76,45 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         Ok(None)
     }
 
+    /// How many deliveries would be released now.
+    pub async fn pending(&self, id: &str, until: Millis) -> Result<u32, StoreError> {
+        let Some(plan) = self.store.plan(id).await?.filter(|plan| plan.state == PlanState::Ramping) else {
+            return Ok(0);
+        };
+        let mut pending = 0;
+        let first = plan.next as usize;
+        for chunk in first / CHUNK..(plan.count as usize).div_ceil(CHUNK) {
+            if self.clock.now() >= until {
+                break;
+            }
+            let list = self.store.chunk(id, chunk).await?;
+            let left: Vec<&Frozen> = list.iter().skip(first.saturating_sub(chunk * CHUNK)).collect();
+            let records = self.records(left.iter().copied()).await?;
+            let ready = |f: &&&Frozen| records.get(&f.at()).is_some_and(|record| f.still_describes(record));
+            pending += u32::try_from(left.iter().filter(ready).count()).unwrap_or(u32::MAX);
+        }
+        Ok(pending)
+    }
+
+    async fn records<'f>(
+        &self,
+        list: impl Iterator<Item = &'f Frozen>,
+    ) -> Result<HashMap<ItemKey, Record>, StoreError> {
+        let keys: Vec<ItemKey> = list.map(Frozen::at).collect();
+        let stored = self.store.get_many(&keys).await?;
+        let records = stored.into_iter().filter_map(|stored| match stored {
+            Stored::Delivery(record) => Some((ItemKey::of(&record.key), *record)),
+            Stored::Rejected(_) | Stored::Unreadable(..) => None,
+        });
+        Ok(records.collect())
+    }
+
     /// Releases one delivery, unless it moved on or its payload is gone.
-    async fn release(&self, plan: &Plan, index: usize, frozen: &Frozen) -> Result<(), StoreError> {
+    async fn release(&self, plan: &Plan, index: usize, frozen: &Frozen) -> Result<bool, StoreError> {
         let key = frozen.key().map_err(StoreError::Corrupt)?;
-        let Some(record) = self.store.get(&key).await? else { return Ok(()) };
+        let Some(record) = self.store.get(&key).await? else { return Ok(false) };
         if !frozen.still_describes(&record) {
-            return Ok(());
+            return Ok(false);
         }
         let now = self.clock.now();
         let due = plan.slot(index, now);
@@ -78,12 +124,10 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
             None => false,
         };
         if !kept {
-            return Ok(());
+            return Ok(false);
         }
         let next = transition::release(&record, &plan.id, due, kept_until, self.retention, now)?;
-        match self.store.swap(&record, &next).await? {
-            Swapped::Done | Swapped::Lost(_) => Ok(()),
-        }
+        Ok(matches!(self.store.swap(&record, &next).await?, Swapped::Done))
     }
 
     /// Counts from the records, and completes the plan when there is nothing left to wait for.
@@ -91,19 +135,9 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         let mut progress = Progress::default();
         for chunk in 0..(plan.count as usize).div_ceil(CHUNK) {
             let list = self.store.chunk(&plan.id, chunk).await?;
-            let keys: Vec<ItemKey> = list.iter().map(|f| ItemKey::delivery(&f.id, &f.endpoint)).collect();
-            let records: HashMap<ItemKey, Record> = self
-                .store
-                .get_many(&keys)
-                .await?
-                .into_iter()
-                .filter_map(|stored| match stored {
-                    Stored::Delivery(record) => Some((ItemKey::of(&record.key), *record)),
-                    Stored::Rejected(_) | Stored::Unreadable(..) => None,
-                })
-                .collect();
-            for (i, (frozen, key)) in list.iter().zip(&keys).enumerate() {
-                progress.count(&plan, chunk * CHUNK + i, frozen, records.get(key));
+            let records = self.records(list.iter()).await?;
+            for (i, frozen) in list.iter().enumerate() {
+                progress.count(&plan, chunk * CHUNK + i, frozen, records.get(&frozen.at()));
             }
         }
         let done = plan.state == PlanState::Ramping && progress.remaining == 0 && progress.untried == 0;

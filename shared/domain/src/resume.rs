@@ -66,11 +66,59 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
         Ok(total)
     }
 
-    async fn page(&self, state: &EndpointState, rows: &[Row]) -> Result<u32, StoreError> {
+    /// How many deliveries would be released now.
+    pub async fn pending(&self, key: &StateKey, until: Millis) -> Result<u32, StoreError> {
+        let mut pending = 0;
+        if self.store.endpoint_state(key, true).await?.released.is_none() {
+            return Ok(0);
+        }
+        for shard in 0..ENDPOINT_SHARDS {
+            let lane = Lane::Endpoint("held", key.clone(), shard);
+            let mut after: Option<Row> = None;
+            while self.clock.now() < until {
+                let range =
+                    Range { lane: &lane, from: Millis(0), to: Millis(i64::MAX), after: after.as_ref(), limit: PAGE };
+                let page = self.store.rows(range).await?;
+                let records = self.records(&page.rows).await?;
+                pending += u32::try_from(records.len()).unwrap_or(u32::MAX);
+                after = page.rows.last().cloned().or(after);
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(pending)
+    }
+
+    /// The deliveries behind some rows that wait for their endpoint.
+    async fn records(&self, rows: &[Row]) -> Result<Vec<Record>, StoreError> {
         let keys: Vec<ItemKey> = rows.iter().map(|row| row.at.clone()).collect();
+        let stored = self.store.get_many(&keys).await?;
+        let waits_for_it = |record: &Record| match record.state {
+            State::Held(
+                HeldReason::Paused | HeldReason::Disabled | HeldReason::Removed | HeldReason::Misconfigured,
+            ) => true,
+            State::Held(HeldReason::Breaker)
+            | State::InFlight
+            | State::Waiting(_)
+            | State::Delivered
+            | State::DeadLettered(_)
+            | State::Cancelled
+            | State::Rejected(_) => false,
+        };
+        // One whose deadline has passed is ended by the sweep, as if nobody had set the endpoint active.
+        let now = self.clock.now();
+        let in_time = |record: &Record| record.deliver_by.is_none_or(|by| by > now);
+        let records = stored.into_iter().filter_map(|stored| match stored {
+            Stored::Delivery(record) => Some(*record).filter(|r| waits_for_it(r) && in_time(r)),
+            Stored::Rejected(_) | Stored::Unreadable(..) => None,
+        });
+        Ok(records.collect())
+    }
+
+    async fn page(&self, state: &EndpointState, rows: &[Row]) -> Result<u32, StoreError> {
         let mut released = 0;
-        for stored in self.store.get_many(&keys).await? {
-            let Stored::Delivery(record) = stored else { continue };
+        for record in self.records(rows).await? {
             let now = self.clock.now();
             let due = state.slot(state.released.unwrap_or(0).saturating_add(released), now);
             released += u32::from(self.release(&record, due, now).await?);
@@ -78,20 +126,8 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
         Ok(released)
     }
 
-    /// Releases one delivery, unless it moved on meanwhile or waits for something else.
+    /// Releases one delivery, unless it moved on meanwhile.
     async fn release(&self, record: &Record, due: Millis, now: Millis) -> Result<bool, StoreError> {
-        match record.state {
-            State::Held(HeldReason::Breaker) => return Ok(false),
-            State::Held(
-                HeldReason::Paused | HeldReason::Disabled | HeldReason::Removed | HeldReason::Misconfigured,
-            ) => {}
-            State::InFlight
-            | State::Waiting(_)
-            | State::Delivered
-            | State::DeadLettered(_)
-            | State::Cancelled
-            | State::Rejected(_) => return Ok(false),
-        }
         let kept_until = transition::keep_until(Some(due), record.deliver_by, now, self.retention);
         let kept = match &record.payload {
             Some(payload) => self.payloads.extend(&record.key, &payload.hash, kept_until).await?,

@@ -13,7 +13,7 @@ const MAX_REARM_MS: i64 = 3_600 * SECOND_MS;
 /// A payload is extended when it would be cleaned up within so many milliseconds.
 pub const EXTEND_BEFORE_MS: i64 = 5 * DAY_MS;
 /// More visible messages than this on the retry queue are more than a minute's work: nothing is re-armed meanwhile.
-pub const BUSY_QUEUE: i64 = 2_000;
+pub const BUSY_QUEUE: u64 = 2_000;
 
 /// Clocks differ: a wait that is so many milliseconds below the relay's limit may have been left alone by it.
 const SKEW_MS: i64 = 10 * SECOND_MS;

@@ -67,7 +67,7 @@ impl WakeUps {
 
     /// Opens the connection before the first event comes.
     pub async fn warm(&self) {
-        depth(&self.client, &self.queue_url).await.ok();
+        visible(&self.client, &self.queue_url).await.ok();
     }
 }
 
@@ -81,41 +81,17 @@ fn entry(index: usize, waiting: &Waiting, delay: Delay) -> SendMessageBatchReque
         .expect("id and body are set")
 }
 
-/// How many messages a queue holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
-    /// Ready to be received.
-    pub visible: i64,
-    /// Being worked on.
-    pub in_flight: i64,
-    /// Not due yet.
-    pub delayed: i64,
-}
-
-/// Asks for the approximate depth of a queue.
-pub async fn depth(client: &Client, queue_url: &str) -> Result<Depth, StoreError> {
-    use QueueAttributeName::{
-        ApproximateNumberOfMessages, ApproximateNumberOfMessagesDelayed, ApproximateNumberOfMessagesNotVisible,
-    };
+/// About how many messages of a queue are ready to be received.
+async fn visible(client: &Client, queue_url: &str) -> Result<u64, StoreError> {
+    let name = QueueAttributeName::ApproximateNumberOfMessages;
     let answer = client
         .get_queue_attributes()
         .queue_url(queue_url)
-        .set_attribute_names(Some(vec![
-            ApproximateNumberOfMessages,
-            ApproximateNumberOfMessagesNotVisible,
-            ApproximateNumberOfMessagesDelayed,
-        ]))
+        .attribute_names(name.clone())
         .send()
         .await
         .map_err(|e| unavailable("reading the depth of a queue", e))?;
-    let empty = HashMap::new();
-    let attributes = answer.attributes().unwrap_or(&empty);
-    let number = |name| attributes.get(&name).and_then(|n| n.parse().ok()).unwrap_or(0);
-    Ok(Depth {
-        visible: number(ApproximateNumberOfMessages),
-        in_flight: number(ApproximateNumberOfMessagesNotVisible),
-        delayed: number(ApproximateNumberOfMessagesDelayed),
-    })
+    Ok(answer.attributes().and_then(|attributes| attributes.get(&name)?.parse().ok()).unwrap_or(0))
 }
 
 /// A transport DLQ.
@@ -157,6 +133,10 @@ impl DeadQueue for TransportDlq {
             .map(|_| ())
             .map_err(|e| unavailable("deleting from a transport DLQ", e))
     }
+
+    async fn visible(&self) -> Result<u64, StoreError> {
+        visible(&self.client, &self.queue_url).await
+    }
 }
 
 fn received(message: aws_sdk_sqs::types::Message) -> Received {
@@ -192,8 +172,8 @@ impl Queue {
         Self { client, queue_url }
     }
 
-    /// How much is on it.
-    pub async fn depth(&self) -> Result<Depth, StoreError> {
-        depth(&self.client, &self.queue_url).await
+    /// About how many messages are ready to be received.
+    pub async fn visible(&self) -> Result<u64, StoreError> {
+        visible(&self.client, &self.queue_url).await
     }
 }

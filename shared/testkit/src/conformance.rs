@@ -10,7 +10,7 @@ use domain::message::Refusal;
 use domain::outcome::{Class, Phase};
 use domain::plan::{CHUNK, Frozen, Plan, PlanState, Who, digest};
 use domain::ports::{
-    Claimed, Created, Deliveries, EndpointStates, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped,
+    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped,
 };
 use domain::record::Record;
 use domain::reject::reject;
@@ -58,7 +58,7 @@ pub async fn deliveries(table: &(impl Deliveries + Plans), prefix: &str) {
     an_index_is_read_by_range_and_page(table, prefix).await;
     many_items_are_read_whatever_their_kind(table, prefix).await;
     a_rejected_message_counts_up(table, prefix).await;
-    a_cursor_only_moves_forward(table).await;
+    the_arm_cursor_only_moves_forward_and_others_go_back_too(table).await;
     a_plan_is_saved_by_its_revision(table, prefix).await;
 }
 
@@ -184,13 +184,15 @@ async fn a_rejected_message_counts_up(table: &impl Deliveries, prefix: &str) {
     }
 }
 
-async fn a_cursor_only_moves_forward(table: &impl Deliveries) {
+async fn the_arm_cursor_only_moves_forward_and_others_go_back_too(table: &impl Deliveries) {
     // A shard that no run uses.
-    let shard = 99;
-    let start = table.arm_cursor(shard).await.expect("readable").unwrap_or(T);
-    table.set_arm_cursor(shard, start.plus(10)).await.expect("writable");
-    table.set_arm_cursor(shard, start.plus(5)).await.expect("writable");
-    assert_eq!(table.arm_cursor(shard).await, Ok(Some(start.plus(10))));
+    let (arm, overdue) = (Cursor::Arm(99), Cursor::Overdue(99));
+    let start = table.cursor(arm).await.expect("readable").unwrap_or(T);
+    for (cursor, end) in [(arm, start.plus(10)), (overdue, start.plus(5))] {
+        table.set_cursor(cursor, start.plus(10)).await.expect("writable");
+        table.set_cursor(cursor, start.plus(5)).await.expect("writable");
+        assert_eq!(table.cursor(cursor).await, Ok(Some(end)), "{cursor:?}");
+    }
 }
 
 async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {

@@ -11,7 +11,7 @@ use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{
-    Claimed, Created, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row,
+    Claimed, Created, Cursor, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row,
     StoreError, Stored, Swapped,
 };
 use domain::record::{Lease, Record};
@@ -31,7 +31,7 @@ pub struct MemoryDeliveries {
 struct State {
     records: BTreeMap<(String, String), Record>,
     rejected: BTreeMap<String, Rejected>,
-    cursors: HashMap<u8, Millis>,
+    cursors: HashMap<Cursor, Millis>,
     plans: HashMap<String, Plan>,
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
@@ -188,14 +188,14 @@ impl Deliveries for MemoryDeliveries {
         Ok(self.state.borrow().answers.get(key).cloned())
     }
 
-    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
-        Ok(self.state.borrow().cursors.get(&shard).copied())
+    async fn cursor(&self, cursor: Cursor) -> Result<Option<Millis>, StoreError> {
+        Ok(self.state.borrow().cursors.get(&cursor).copied())
     }
 
-    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError> {
+    async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError> {
         let mut state = self.state.borrow_mut();
-        let cursor = state.cursors.entry(shard).or_insert(to);
-        *cursor = (*cursor).max(to);
+        let there = state.cursors.entry(cursor).or_insert(to);
+        *there = if cursor.only_forward() { to.max(*there) } else { to };
         Ok(())
     }
 }

@@ -68,6 +68,11 @@ impl MemoryQueue {
         self.messages.borrow_mut().retain(|m| m.received.message_id != message_id);
     }
 
+    /// Loses all its messages.
+    pub fn clear(&self) {
+        self.messages.borrow_mut().clear();
+    }
+
     /// Makes its messages look as if they had been received so often.
     pub fn set_receives(&self, receives: u32) {
         for message in self.messages.borrow_mut().iter_mut() {
@@ -99,5 +104,10 @@ impl DeadQueue for MemoryQueue {
     async fn delete(&self, message: &Received) -> Result<(), StoreError> {
         self.remove(&message.receipt);
         Ok(())
+    }
+
+    async fn visible(&self) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        Ok(self.messages.borrow().iter().filter(|m| m.visible_at <= now).count() as u64)
     }
 }

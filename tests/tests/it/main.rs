@@ -18,6 +18,7 @@ mod receiver;
 mod relay;
 mod stack;
 mod stories;
+mod sweeps;
 mod template;
 mod wire;
 mod world;

@@ -10,7 +10,7 @@ use domain::endpoint::Defaults;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{DeliveryKey, EndpointKey};
 use domain::outcome::AnswerRules;
-use domain::ports::{Clock, Deliveries, Received, StoreError};
+use domain::ports::{Clock, DeadQueue, Deliveries, Received, StoreError};
 use domain::record::Record;
 use domain::retry::{RetryPolicy, Waits};
 use domain::settings::Timing;
@@ -32,8 +32,8 @@ pub type Table = MemoryDeliveries;
 pub struct QueueDepth(pub MemoryQueue);
 
 impl Depth for QueueDepth {
-    async fn visible(&self) -> Result<i64, StoreError> {
-        Ok(self.0.len() as i64)
+    async fn visible(&self) -> Result<u64, StoreError> {
+        self.0.visible().await
     }
 }
 
@@ -212,7 +212,12 @@ impl World {
     }
 
     pub async fn act(&self, action: Value) -> Value {
-        let invocation = Invocation { deadline: self.clock.now().plus(60_000), function_arn: "arn:f" };
+        self.act_within(action, 60_000).await
+    }
+
+    /// An operator's call that has so many milliseconds.
+    pub async fn act_within(&self, action: Value, ms: i64) -> Value {
+        let invocation = Invocation { deadline: self.clock.now().plus(ms), function_arn: "arn:f" };
         self.operator.handle(action, &invocation).await.unwrap()
     }
 

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue, Re
 use domain::id::{DeliveryKey, EventId};
 use domain::kept_answer::KeptAnswer;
 use domain::ports::{
-    Claimed, Clock, Created, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped,
+    Claimed, Clock, Created, Cursor, Deliveries, ItemKey, Lane, Page, Range, Row, StoreError, Stored, Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
@@ -299,40 +299,25 @@ impl Deliveries for DeliveryTable {
         answer.item.as_ref().map(item::decode_answer).transpose()
     }
 
-    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
-        let answer = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(cursor_key(shard)))
-            .consistent_read(true)
-            .send()
-            .await
-            .map_err(|e| unavailable("reading an arm cursor", e))?;
-        Ok(answer
-            .item
-            .as_ref()
-            .and_then(|i| i.get("at"))
-            .and_then(|v| v.as_n().ok())
-            .and_then(|v| v.parse().ok())
-            .map(Millis))
+    async fn cursor(&self, cursor: Cursor) -> Result<Option<Millis>, StoreError> {
+        let read =
+            self.client.get_item().table_name(&self.table).set_key(Some(cursor_key(cursor))).consistent_read(true);
+        let answer = read.send().await.map_err(|e| unavailable("reading a cursor", e))?;
+        let at = answer.item.as_ref().and_then(|i| i.get("at")).and_then(|v| v.as_n().ok());
+        Ok(at.and_then(|at| at.parse().ok()).map(Millis))
     }
 
-    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError> {
-        let mut item = cursor_key(shard);
+    async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError> {
+        let mut item = cursor_key(cursor);
         item.insert("at".to_owned(), n(to.0));
-        let put = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(item))
-            // Only forward: of two runs at once the one that got further wins.
-            .condition_expression("attribute_not_exists(pk) OR #at < :to")
-            .expression_attribute_names("#at", "at")
-            .expression_attribute_values(":to", n(to.0))
-            .send()
-            .await;
-        match put {
+        let mut put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        if cursor.only_forward() {
+            put = put
+                .condition_expression("attribute_not_exists(pk) OR #at < :to")
+                .expression_attribute_names("#at", "at")
+                .expression_attribute_values(":to", n(to.0));
+        }
+        match put.send().await {
             Ok(_) => Ok(()),
             Err(error) => lost_put(error).map(|_| ()),
         }
@@ -344,8 +329,9 @@ fn answer_key(key: &DeliveryKey) -> Item {
     item::text_key(&format!("E#{}", key.event), &format!("A#{}", key.endpoint))
 }
 
-fn cursor_key(shard: u8) -> Item {
-    item::text_key(&format!("CURSOR#{shard:02}"), "ARM")
+fn cursor_key(cursor: Cursor) -> Item {
+    let ItemKey { pk, sk } = cursor.at();
+    item::text_key(&pk, &sk)
 }
 
 /// Name and sort attribute of a lane's index.
