@@ -80,3 +80,29 @@ impl std::fmt::Display for NotJudged {
 }
 
 impl std::error::Error for NotJudged {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::Attempt;
+
+    async fn ask(name: &str) -> Option<Vec<SocketAddr>> {
+        Judged.resolve(name.parse().unwrap()).await.ok().map(Iterator::collect)
+    }
+
+    #[tokio::test]
+    async fn the_client_gets_the_addresses_of_its_own_attempt_and_none_without_one() {
+        let judged = vec![SocketAddr::from(([127, 0, 0, 1], 443))];
+        let attempt = |addresses| Arc::new(Attempt::new("hooks.example.test".to_owned(), addresses));
+        assert_eq!(ask("hooks.example.test").await, None, "outside of an attempt");
+        let of_attempt = CURRENT.scope(attempt(judged.clone()), ask("hooks.example.test"));
+        assert_eq!(of_attempt.await, Some(judged.clone()));
+        let of_another_name = CURRENT.scope(attempt(judged.clone()), ask("other.example.test"));
+        assert_eq!(of_another_name.await, None);
+        let with_nothing_judged = CURRENT.scope(attempt(Vec::new()), ask("hooks.example.test"));
+        assert_eq!(with_nothing_judged.await, None);
+        let in_a_task_of_its_own =
+            CURRENT.scope(attempt(judged), async { tokio::spawn(ask("hooks.example.test")).await });
+        assert_eq!(in_a_task_of_its_own.await.unwrap(), None);
+    }
+}

@@ -1,6 +1,8 @@
 //! What is kept of an answer, and what must never be kept.
 
+use domain::hint;
 use domain::outcome::{AnswerRules, Class, Directive, Outcome, classify};
+use domain::time::{Millis, SECOND_MS};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +25,62 @@ async fn wh_o_09_bytes_that_are_no_text_do_no_harm() {
     assert!(got.headers.contains(&("server".to_owned(), "caf\\xe9".to_owned())), "{:?}", got.headers);
     let two = Reply::with(503, "retry-after: 1\r\nretry-after: 2\r\n", "");
     assert_eq!(answer(post(&receiver.script("a", [two]), b"{}", 2_000).await).retry_after, None);
+}
+
+/// The wait that an answer with these header lines asks for, in seconds, at noon of 30 November 2026.
+async fn wait(receiver: &Receiver, lines: &[u8]) -> Option<i64> {
+    let head = [b"HTTP/1.1 503 X\r\n", lines, b"content-length: 0\r\n\r\n"].concat();
+    let got = answer(post(&receiver.script("a", [Reply::Bytes(head)]), b"{}", 2_000).await);
+    let now = Millis::parse_rfc3339("2026-11-30T12:00:00Z").unwrap();
+    let until = hint::retry_after(&got, now, 6 * 3_600 * SECOND_MS);
+    let class = classify(&Outcome::Answered(got), until, &AnswerRules::default());
+    assert_eq!(class, if until.is_some() { Class::Throttled } else { Class::Transient });
+    until.map(|until| until.since(now) / SECOND_MS)
+}
+
+#[tokio::test]
+async fn wh_o_13_only_the_grammar_of_retry_after_is_a_hint() {
+    let receiver = Receiver::start().await;
+    for (lines, expected) in [
+        ("retry-after: 7\r\n", Some(7)),
+        ("Retry-After:   7  \r\n", Some(7)),
+        ("retry-after:\t7\r\n", Some(7)),
+        ("retry-after: 2015\r\n", Some(2_015)),
+        ("retry-after: 999999999999999999999999\r\n", Some(21_600)),
+        ("retry-after:\r\n  7\r\n", Some(7)),
+        ("retry-after: -3\r\n", None),
+        ("retry-after: +3\r\n", None),
+        ("retry-after: 0\r\n", None),
+        ("retry-after: 1.5\r\n", None),
+        ("retry-after: 7, 7\r\n", None),
+        ("retry-after: 7\r\nretry-after: 7\r\n", None),
+        ("retry-after: \u{ff17}\r\n", None),
+        ("retry-after: \u{667}\r\n", None),
+        ("retry-after:\r\n", None),
+        ("", None),
+    ] {
+        assert_eq!(wait(&receiver, lines.as_bytes()).await, expected, "{lines:?}");
+    }
+    assert_eq!(wait(&receiver, b"retry-after: \xe9\r\n").await, None);
+}
+
+#[tokio::test]
+async fn wh_o_14_a_date_is_read_by_the_receivers_clock_unless_a_cache_or_nonsense_speaks() {
+    let receiver = Receiver::start().await;
+    for (lines, expected) in [
+        ("Mon, 30 Nov 2026 12:05:00 GMT\r\n", Some(300)),
+        ("Monday, 30-Nov-26 12:05:00 GMT\r\n", Some(300)),
+        ("Mon Nov 30 12:05:00 2026\r\n", Some(300)),
+        ("Fri, 31 Dec 9999 23:59:59 GMT\r\n", Some(21_600)),
+        ("Mon, 30 Nov 2026 12:05:00 GMT\r\nDate: Mon, 30 Nov 2026 11:55:00 GMT\r\n", Some(600)),
+        ("Mon, 30 Nov 2026 12:05:00 GMT\r\nDate: Mon, 30 Nov 2026 11:55:00 GMT\r\nAge: 0\r\n", Some(300)),
+        ("Mon, 30 Nov 2026 12:05:00 GMT\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n", Some(300)),
+        ("Mon, 30 Nov 2026 11:59:59 GMT\r\n", None),
+        ("Mon, 30 Nov 2026 12:05:00 +0000\r\n", None),
+        ("Tue, 30 Nov 2026 12:05:00 GMT\r\n", None),
+    ] {
+        assert_eq!(wait(&receiver, format!("retry-after: {lines}").as_bytes()).await, expected, "{lines:?}");
+    }
 }
 
 #[tokio::test]

@@ -185,7 +185,7 @@ async fn a_lookup_that_fails_or_finds_nothing_is_a_failed_attempt_in_the_phase_o
 #[tokio::test]
 async fn a_slow_lookup_ends_at_its_own_limit_or_with_the_attempt() {
     let slow: Lookup = Arc::new(|_, _| Box::pin(std::future::pending()));
-    for (timeout_ms, at_least, at_most) in [(10_000, 1_900, 2_600), (300, 250, 700)] {
+    for (timeout_ms, at_least, at_most) in [(10_000, 1_900, 5_000), (300, 250, 1_500)] {
         let started = Instant::now();
         let outcome =
             post_with(&with(local(), Arc::clone(&slow)), "http://hooks.example.test/", b"{}", timeout_ms).await;

