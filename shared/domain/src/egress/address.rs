@@ -243,6 +243,9 @@ pub(super) mod tests {
         for (name, ip) in layouts(Ipv4Addr::new(169, 254, 169, 254)) {
             assert!(is_never_a_receiver(IpAddr::V6(ip)), "{name}");
         }
+        for (name, ip) in layouts(Ipv4Addr::BROADCAST) {
+            assert!(is_never_a_receiver(IpAddr::V6(ip)), "{name}");
+        }
         for never in ["::", "fe80::1", "febf::1", "fd00:ec2::254", "fd00:ec2::23", "ff02::1", "0.1.2.3", "224.0.0.1"] {
             assert!(is_never_a_receiver(never.parse().unwrap()), "{never}");
         }

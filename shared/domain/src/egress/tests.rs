@@ -145,6 +145,7 @@ fn scheme_user_info_and_port_are_judged() {
         assert!(reason.contains(word), "{url}: {reason}");
         assert!(!reason.contains("pw") && !reason.contains("10.0") && !reason.contains("169"), "{reason}");
     }
+    assert!(!passes(&with("", ""), "http://8.8.8.8:0/") && passes(&with("", ""), "http://8.8.8.8:1/"));
     // What the parser makes of a backslash is the host that is judged and dialled.
     assert_eq!(
         judge(&strict(), r"https:\\hooks.example.test\@127.0.0.1/h").unwrap().name.unwrap(),
