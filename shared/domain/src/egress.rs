@@ -73,9 +73,10 @@ impl EgressPolicy {
     pub fn with_runtime_api(mut self, address: Option<&str>) -> Result<Self, String> {
         if let Some(address) = address {
             let url = Url::parse(&format!("http://{address}/")).ok();
-            self.runtime_api = match url.as_ref().map(|u| (u.host(), u.port_or_known_default())) {
-                Some((Some(host), Some(port))) => Some(RuntimeApi { ip: ip_of(&host), port }),
-                _ => return Err(format!("{address:?} is no host and port")),
+            let listening = address.rsplit_once(':').and_then(|(_, digits)| port(digits));
+            self.runtime_api = match url.as_ref().and_then(Url::host).zip(listening) {
+                Some((host, port)) => Some(RuntimeApi { ip: ip_of(&host), port }),
+                None => return Err(format!("{address:?} is no host and port")),
             };
         }
         Ok(self)

@@ -91,6 +91,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_port_is_the_one_that_was_judged_whatever_an_answer_says() {
+        let policy = EgressPolicy::parse(false, "443", "", "").unwrap();
+        let target = policy.check_url(&"https://hooks.example.test/".parse().unwrap()).unwrap();
+        let lookup: Lookup = Arc::new(|_, _| Box::pin(async { Ok(vec![SocketAddr::from(([8, 8, 8, 8], 9001))]) }));
+        let found = resolve(&lookup, &policy, &target, "hooks.example.test").await;
+        assert_eq!(found.ok(), Some(vec![SocketAddr::from(([8, 8, 8, 8], 443))]));
+    }
+
+    #[tokio::test]
     async fn the_client_gets_the_addresses_of_its_own_attempt_and_none_without_one() {
         let judged = vec![SocketAddr::from(([127, 0, 0, 1], 443))];
         let attempt = |addresses| Arc::new(Attempt::new("hooks.example.test".to_owned(), addresses));

@@ -111,8 +111,11 @@ fn embedded(ip: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
         // Compatible (RFC 4291 section 2.5.5.1), mapped, translated (RFC 2765).
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [Some(low), None],
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(low), None],
-        // Local-use NAT64 (RFC 8215): a /96 of it, or the /48 layout around the reserved byte (RFC 6052 section 2.2).
-        [0x64, 0xff9b, 1, high, mid, next, ..] => [Some(low), Some(pair(high, mid << 8 | next >> 8))],
+        // Local-use NAT64 (RFC 8215): a /96 of it, or the /48 layout around the reserved byte (RFC 6052 section 2.2). In
+        // the layout that it is not, the place holds zeros.
+        [0x64, 0xff9b, 1, high, mid, next, ..] => {
+            [low, pair(high, mid << 8 | next >> 8)].map(|v4| Some(v4).filter(|v4| v4.octets()[0] != 0))
+        }
         [0x2002, high, next, ..] => [Some(pair(high, next)), None],
         // Teredo (RFC 4380): server, and client with its bits flipped.
         [0x2001, 0, high, next, ..] => [Some(pair(high, next)), Some(pair(!s[6], !s[7]))],

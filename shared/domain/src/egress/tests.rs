@@ -164,6 +164,10 @@ fn private_networks_are_allowed_by_their_cidr_and_by_nothing_wider() {
     for host in ["127.0.0.1:9", "10.1.2.3", "[::ffff:10.1.2.3]", "[fd12::1]", "localhost"] {
         assert!(passes(&local, &format!("http://{host}/")), "{host}");
     }
+    let translated = with("64:ff9b:1::/48", "");
+    assert!(
+        passes(&translated, "http://[64:ff9b:1::10.0.0.5]/") && passes(&translated, "http://[64:ff9b:1:a00:0:500::]/")
+    );
     for host in ["10.2.0.1", "[fd13::1]", "[::1]", "[::ffff:10.2.0.1]"] {
         assert!(!passes(&local, &format!("http://{host}/")), "{host}");
     }
@@ -271,7 +275,7 @@ fn wrong_settings_are_named() {
     ] {
         assert!(EgressPolicy::parse(false, "443", "", entry).unwrap_err().contains(entry), "{entry}");
     }
-    for wrong in ["", ":9001", "a b:1"] {
+    for wrong in ["", ":9001", "a b:1", "nonsense", "127.0.0.1", "127.0.0.1:0", "::1"] {
         assert!(strict().with_runtime_api(Some(wrong)).is_err(), "{wrong:?}");
     }
 }
