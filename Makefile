@@ -3,7 +3,7 @@ PYTHON ?= python3
 STACK ?= redeliver
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down test check deploy smoke clean
+.PHONY: help up run down cli test check deploy smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ run: up ## The demo: the local stack, a failing receiver, retries and a redrive
 
 down: ## Stop the local stack; what is in it is gone
 	@$(PYTHON) local/stack.py down
+
+cli: ## Build the command line: target/debug/redeliver, see docs/CLI.md
+	cargo build -p operator
 
 test: ## Every check, as CI runs it
 	@PYTHON=$(PYTHON) local/test.sh all

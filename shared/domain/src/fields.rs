@@ -40,10 +40,10 @@ impl Fields {
     /// The fields of an object that is itself called `prefix` (empty: the outermost).
     pub fn of(prefix: &str, value: Value) -> Result<Self, Vec<Problem>> {
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}.") };
-        match value {
-            Value::Object(map) => Ok(Self { prefix, map, problems: Vec::new() }),
-            _ => Err(vec![Problem::new(prefix.trim_end_matches('.'), "must be an object")]),
-        }
+        let Value::Object(map) = value else {
+            return Err(vec![Problem::new(prefix.trim_end_matches('.'), "must be an object")]);
+        };
+        Ok(Self { prefix, map, problems: Vec::new() })
     }
 
     /// Notes a problem.

@@ -10,6 +10,8 @@
 //! - [`claim`] judges who may start an attempt; [`transition`] is the list of changes a record can undergo.
 //! - [`registry`] is what the endpoints table says of an [`endpoint`]: a reviewed [`definition`] and secrets;
 //!   [`endpoint_state`] is whether it takes deliveries now, and [`resume`] how what was held goes out again.
+//! - [`revision`] makes the next version of a registration, [`comparison`] says what it changes, [`review`] what to look at
+//!   twice; [`diagnosis`] says why a signature is not accepted.
 //! - [`request`] is what goes on the wire, signed by [`signature`]; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
 //! - [`retry`] and [`decide`] say what happens next.
 //! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] those of a redrive.
@@ -17,9 +19,11 @@
 
 pub mod cancel;
 pub mod claim;
+pub mod comparison;
 pub mod decide;
 pub mod definition;
 pub mod delivery;
+pub mod diagnosis;
 pub mod egress;
 pub mod endpoint;
 pub mod endpoint_state;
@@ -38,8 +42,11 @@ pub mod registry;
 pub mod reject;
 pub mod release;
 pub mod request;
+mod restyle;
 pub mod resume;
 pub mod retry;
+pub mod review;
+pub mod revision;
 pub mod settings;
 pub mod signature;
 pub mod sweep;

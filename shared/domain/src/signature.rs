@@ -134,6 +134,18 @@ impl Secret {
         })
     }
 
+    /// What a `v1` secret is mistaken for: its text, with the prefix and without, as the bytes of a key.
+    pub(crate) fn misread(&self) -> Vec<Self> {
+        match &self.0 {
+            Key::Hmac(_) => {
+                let text = self.expose();
+                let without = text.strip_prefix(SYMMETRIC).unwrap_or(&text);
+                [text.as_str(), without].map(|t| Self(Key::Hmac(Zeroizing::new(t.as_bytes().to_vec())))).into()
+            }
+            Key::Ed25519(_) => Vec::new(),
+        }
+    }
+
     /// The public half of a `v1a` key.
     pub fn public_key(&self) -> Option<PublicKey> {
         match &self.0 {

@@ -2,6 +2,7 @@
 //! found through `REDELIVER_STACK`, or at `.local/stack.json`.
 
 mod attempts;
+mod cli;
 mod conformance;
 mod crashes;
 mod duplicates;
@@ -81,6 +82,11 @@ impl Stack {
             path: PathBuf::from(path),
             description,
         }
+    }
+
+    /// Where the description is.
+    pub fn stack_path(&self) -> String {
+        self.path.to_str().expect("a path in Unicode").to_owned()
     }
 
     pub fn name(&self, name: &str) -> String {
