@@ -9,19 +9,32 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod answer;
 mod definition;
+mod egress;
 mod message;
+mod retry_after;
 mod signature;
 
+pub use answer::answer;
 pub use definition::definition;
+pub use egress::egress;
 pub use message::message;
+pub use retry_after::retry_after;
 pub use signature::signature;
 
 /// A function over bytes from outside.
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of the fuzz targets.
-pub const TARGETS: &[(&str, Target)] = &[("definition", definition), ("message", message), ("signature", signature)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("answer", answer),
+    ("definition", definition),
+    ("egress", egress),
+    ("message", message),
+    ("retry_after", retry_after),
+    ("signature", signature),
+];
 
 /// What a fuzzer's values are marked with where no refusal may repeat them: 24 characters, so that base64 stays base64.
 const MARK: &str = "s3cr3tTok3ns3cr3tTok3nAA";

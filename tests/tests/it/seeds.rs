@@ -26,7 +26,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
 
 /// A seed with some of its bytes replaced, removed or put in twice.
 fn changed(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-    let change = (any::<Index>(), any::<Index>(), 0..3u8, prop_oneof![any::<u8>(), select(b"\"{}[],:.\\\n \0019Aa".to_vec())]);
+    let change =
+        (any::<Index>(), any::<Index>(), 0..3u8, prop_oneof![any::<u8>(), select(b"\"{}[],:.\\\n \0019Aa".to_vec())]);
     (select(seeds), vec(change, 0..5)).prop_map(|(mut bytes, changes)| {
         for (at, length, kind, byte) in changes {
             if bytes.is_empty() {
@@ -71,6 +72,21 @@ fn every_target_can_be_run_by_the_fuzzer_and_is_run_here() {
 }
 
 #[test]
+fn answers_hold() {
+    hold("answer", 1_000);
+}
+
+#[test]
+fn addresses_hold() {
+    hold("egress", 3_000);
+}
+
+#[test]
+fn hints_hold() {
+    hold("retry_after", 5_000);
+}
+
+#[test]
 fn messages_hold() {
     hold("message", 5_000);
 }
@@ -82,5 +98,5 @@ fn definitions_hold() {
 
 #[test]
 fn signatures_hold() {
-    hold("signature", 200);
+    hold("signature", 2_000);
 }

@@ -66,7 +66,8 @@ fn signed(url: &str, secrets: &[String], body: &[u8], now: Millis) -> (BTreeMap<
         hint_cap_seconds: 600,
         window_seconds: None,
     };
-    let schemes: Vec<&str> = if secrets.iter().any(|s| s.starts_with("whsk_")) { vec!["v1", "v1a"] } else { vec!["v1"] };
+    let schemes: Vec<&str> =
+        if secrets.iter().any(|s| s.starts_with("whsk_")) { vec!["v1", "v1a"] } else { vec!["v1"] };
     // All but the newest are retired soon, as in a rotation.
     let entries: Vec<_> = secrets
         .iter()
@@ -92,7 +93,7 @@ fn checks() -> Vec<Check> {
         checks.push(Check { name: name.to_owned(), way, key: key.to_owned(), headers, body, accepted });
     };
 
-    let large = json!({"items": vec!["é \u{1f600} \\ \" <html>"; 8_000]}).to_string().into_bytes();
+    let large = json!({"items": vec!["é \u{1f600} \\ \" <html>"; 11_000]}).to_string().into_bytes();
     assert!(large.len() > 200_000);
     let json = br#"{"w":136.0, "f":117.63331139400017}"#.to_vec();
     let texts = [("json", json.clone()), ("empty", Vec::new()), ("200 KB", large), ("text", "\u{feff}a\0\r\n".into())];
@@ -175,7 +176,13 @@ fn checks() -> Vec<Check> {
             headers.insert("webhook-signature".to_owned(), value);
         });
     }
-    add("ten minutes old", Way::Library, &new, signed(URL, std::slice::from_ref(&new), &json, now.plus(-600_000)), false);
+    add(
+        "ten minutes old",
+        Way::Library,
+        &new,
+        signed(URL, std::slice::from_ref(&new), &json, now.plus(-600_000)),
+        false,
+    );
     checks
 }
 
