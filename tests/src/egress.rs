@@ -180,6 +180,40 @@ fn entries<T: std::str::FromStr>(list: &str) -> impl Iterator<Item = T> {
     list.split(',').filter_map(|entry| entry.trim().parse().ok())
 }
 
+/// Inputs of [`egress`]: the edges of every network above and what lies beyond them; those of IPv4 also in every layout.
+#[must_use]
+pub fn edges() -> Vec<Vec<u8>> {
+    let networks = TABLE.iter().map(|(text, _)| text).chain(NEVER).map(|text| net(text));
+    let mut inputs = Vec::new();
+    let mut add = |octets: &[u8]| inputs.push([b"\n\n\n\n", octets].concat());
+    for (first, last) in networks.map(|net| (net.network(), net.broadcast())) {
+        match (first, last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                let (first, last) = (first.to_bits(), last.to_bits());
+                for bits in [first.wrapping_sub(1), first, last, last.wrapping_add(1)] {
+                    add(&bits.to_be_bytes());
+                    for (prefix, bit, flipped) in CARRIERS.iter().chain(OTHERS) {
+                        let IpAddr::V6(prefix) = net(prefix).network() else { continue };
+                        let inner = u128::from(if *flipped { !bits } else { bits });
+                        add(&(prefix.to_bits() | inner << (96 - bit)).to_be_bytes());
+                    }
+                    for interface in [0x5efe_u128, 0x0200_5efe] {
+                        add(&((0x2a00_1450 << 96) | interface << 32 | u128::from(bits)).to_be_bytes());
+                    }
+                }
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => {
+                let (first, last) = (first.to_bits(), last.to_bits());
+                for bits in [first.wrapping_sub(1), first, last, last.wrapping_add(1)] {
+                    add(&bits.to_be_bytes());
+                }
+            }
+            _ => panic!("a network is of one family"),
+        }
+    }
+    inputs
+}
+
 fn address_of(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?)),

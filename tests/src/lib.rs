@@ -18,7 +18,7 @@ mod signature;
 
 pub use answer::answer;
 pub use definition::definition;
-pub use egress::egress;
+pub use egress::{edges, egress};
 pub use message::message;
 pub use retry_after::retry_after;
 pub use signature::signature;

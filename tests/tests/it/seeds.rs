@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
-use redeliver_tests::{TARGETS, Target};
+use redeliver_tests::{TARGETS, Target, edges, egress};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz"))
@@ -78,6 +78,7 @@ fn answers_hold() {
 
 #[test]
 fn addresses_hold() {
+    edges().iter().for_each(|input| egress(input));
     hold("egress", 3_000);
 }
 
