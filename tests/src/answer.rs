@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::egress::EgressPolicy;
 use domain::hint::retry_after;
-use domain::outcome::{Answer, AnswerRules, Class, EXCERPT_MAX, Outcome, Phase, classify};
+use domain::outcome::{Answer, AnswerRules, Class, EXCERPT_MAX, NOT_PROCESSED, Outcome, Phase, classify};
 use domain::ports::Sender;
 use domain::request::Request;
 use domain::time::Millis;
@@ -57,26 +57,35 @@ pub fn answer(data: &[u8]) {
         bytes.extend_from_slice(rest);
     }
     let outcome = WORLD.with(|world| exchange(world, &bytes));
-    let class = classify(&outcome, None, &AnswerRules::default());
+    let class = holds(&outcome);
     if head.is_some() {
         assert_eq!(class, Class::Accepted, "{outcome:?}");
     }
     match &outcome {
-        Outcome::Answered(answer) => {
-            assert!((100..=999).contains(&answer.status), "{}", answer.status);
-            assert!(bytes.windows(5).any(|w| w == b"HTTP/"), "an answer begins like one");
-            bounded(answer);
-        }
-        Outcome::Failed { phase, detail } => {
-            assert_eq!(*phase, Phase::Sent, "the request was written");
-            assert_eq!(class, Class::Unknown, "{detail}");
-            assert!(["closed", "protocol", "reset", "timeout"].contains(&detail.as_str()), "{detail}");
-        }
+        Outcome::Answered(_) => assert!(bytes.windows(5).any(|w| w == b"HTTP/"), "an answer begins like one"),
+        Outcome::Failed { phase, .. } => assert_eq!(*phase, Phase::Sent, "the request was written"),
         Outcome::Blocked { detail } => panic!("{detail}"),
     }
 }
 
+/// What must hold for an outcome of a request that was not blocked, and its class.
+pub(crate) fn holds(outcome: &Outcome) -> Class {
+    let class = classify(outcome, None, &AnswerRules::default());
+    match outcome {
+        Outcome::Answered(answer) => bounded(answer),
+        Outcome::Failed { phase, detail } => {
+            let known = ["closed", "protocol", "reset", "timeout", NOT_PROCESSED];
+            assert!(known.contains(&detail.as_str()), "{detail}");
+            let may_have_it = *phase == Phase::Sent && detail != NOT_PROCESSED;
+            assert_eq!(class, if may_have_it { Class::Unknown } else { Class::Transient }, "{outcome:?}");
+        }
+        Outcome::Blocked { detail } => panic!("{detail}"),
+    }
+    class
+}
+
 fn bounded(answer: &Answer) {
+    assert!((100..=999).contains(&answer.status), "{}", answer.status);
     let printable = |text: &str, max| text.len() <= max && text.bytes().all(|b| (b' '..=b'~').contains(&b));
     assert!(printable(&answer.excerpt, EXCERPT_MAX), "{:?}", answer.excerpt);
     assert!(answer.headers.iter().all(|(_, value)| printable(value, 128)), "{:?}", answer.headers);
@@ -88,8 +97,7 @@ fn bounded(answer: &Answer) {
 
 /// One request, answered with these bytes and nothing more.
 fn exchange(world: &World, bytes: &[u8]) -> Outcome {
-    let url = format!("http://{}/h", world.address).parse().expect("a URL");
-    let request = Request { url, headers: Vec::new(), body: b"{}", timeout_ms: TIMEOUT_MS };
+    let url = format!("http://{}/h", world.address);
     let receive = async {
         let (mut stream, _) = world.listener.accept().await.expect("somebody connects");
         let mut seen = Vec::new();
@@ -101,14 +109,19 @@ fn exchange(world: &World, bytes: &[u8]) -> Outcome {
         let _ = stream.shutdown().await;
         stream
     };
+    world.runtime.block_on(outcome_of(&world.sender, &url, receive))
+}
+
+/// The outcome of one request to a receiver that plays along, in time. Its connection is closed only then: closing it
+/// earlier would reset it.
+pub(crate) async fn outcome_of<C>(sender: &HttpSender, url: &str, receive: impl Future<Output = C>) -> Outcome {
+    let url = url.parse().expect("a URL");
+    let request = Request { url, headers: Vec::new(), body: b"{}", timeout_ms: TIMEOUT_MS };
+    let both = async {
+        let (outcome, connection) = tokio::join!(sender.post(&request), receive);
+        drop(connection);
+        outcome
+    };
     let limit = Duration::from_millis(TIMEOUT_MS.unsigned_abs() + 3_000);
-    world.runtime.block_on(async {
-        // The receiver goes on until the sender has its outcome: closing too early would be a reset.
-        let both = async {
-            let (outcome, stream) = tokio::join!(world.sender.post(&request), receive);
-            drop(stream);
-            outcome
-        };
-        tokio::time::timeout(limit, both).await.expect("there is an outcome in time")
-    })
+    tokio::time::timeout(limit, both).await.expect("there is an outcome in time")
 }

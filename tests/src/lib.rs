@@ -10,6 +10,7 @@
 )]
 
 mod answer;
+mod answer_http2;
 mod definition;
 mod egress;
 mod message;
@@ -17,6 +18,7 @@ mod retry_after;
 mod signature;
 
 pub use answer::answer;
+pub use answer_http2::answer_http2;
 pub use definition::definition;
 pub use egress::{edges, egress};
 pub use message::message;
@@ -29,6 +31,7 @@ pub type Target = fn(&[u8]);
 /// All of them, by the names of the fuzz targets.
 pub const TARGETS: &[(&str, Target)] = &[
     ("answer", answer),
+    ("answer_http2", answer_http2),
     ("definition", definition),
     ("egress", egress),
     ("message", message),

@@ -77,6 +77,11 @@ fn answers_hold() {
 }
 
 #[test]
+fn answers_over_http2_hold() {
+    hold("answer_http2", 500);
+}
+
+#[test]
 fn addresses_hold() {
     edges().iter().for_each(|input| egress(input));
     hold("egress", 3_000);
