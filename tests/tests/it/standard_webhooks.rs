@@ -34,15 +34,27 @@ enum Way {
     V1a,
 }
 
+/// What of a request is verified.
+#[derive(Clone)]
+struct Signed {
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
 /// One request, one key, and whether they belong together.
 #[derive(Clone)]
 struct Check {
     name: String,
     way: Way,
     key: String,
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+    request: Signed,
     accepted: bool,
+}
+
+impl Check {
+    fn new(name: &str, way: Way, key: &str, request: &Signed, accepted: bool) -> Self {
+        Self { name: name.to_owned(), way, key: key.to_owned(), request: request.clone(), accepted }
+    }
 }
 
 fn secret(byte: u8, length: usize) -> String {
@@ -57,8 +69,12 @@ fn public(key: &Secret) -> String {
     key.public_key().expect("a v1a key has a public half").to_string()
 }
 
-/// The headers and the body of a request to an endpoint with these secrets, the newest first.
-fn signed(url: &str, secrets: &[String], body: &[u8], now: Millis) -> (BTreeMap<String, String>, Vec<u8>) {
+fn exposed(key: &Secret) -> String {
+    key.expose().to_string()
+}
+
+/// A request to an endpoint with these secrets, the newest first.
+fn signed(url: &str, secrets: &[&str], body: &[u8], now: Millis) -> Signed {
     let policy = RetryPolicy {
         attempts: 8,
         waits: Waits::List(vec![30]),
@@ -81,115 +97,139 @@ fn signed(url: &str, secrets: &[String], body: &[u8], now: Millis) -> (BTreeMap<
     message.payload.body = body.to_vec();
     let record = claimed(&message, now);
     let request = build(&record, &message.payload, &endpoint, now).expect("it can be built");
-    (request.headers.iter().cloned().collect(), request.body.to_vec())
+    Signed { headers: request.headers.iter().cloned().collect(), body: request.body.to_vec() }
 }
 
 const URL: &str = "https://hooks.example.test/in";
+const JSON: &[u8] = br#"{"w":136.0, "f":117.63331139400017}"#;
 
 fn checks() -> Vec<Check> {
     let now = Millis(epoch_ms());
-    let mut checks = Vec::new();
-    let mut add = |name: &str, way, key: &str, (headers, body): (BTreeMap<String, String>, Vec<u8>), accepted| {
-        checks.push(Check { name: name.to_owned(), way, key: key.to_owned(), headers, body, accepted });
-    };
+    [bodies(now), rotation(now), both_schemes(now), inline(now), tampered(now)].concat()
+}
 
+/// Secrets of every length, bodies of every kind.
+fn bodies(now: Millis) -> Vec<Check> {
     let large = json!({"items": vec!["é \u{1f600} \\ \" <html>"; 11_000]}).to_string().into_bytes();
     assert!(large.len() > 200_000);
-    let json = br#"{"w":136.0, "f":117.63331139400017}"#.to_vec();
-    let texts = [("json", json.clone()), ("empty", Vec::new()), ("200 KB", large), ("text", "\u{feff}a\0\r\n".into())];
+    let texts = [("json", JSON.to_vec()), ("empty", vec![]), ("200 KB", large), ("text", "\u{feff}a\0\r\n".into())];
     let binary = [("every byte", (0..=255).collect()), ("cut text", vec![0xc3])];
+    let mut checks = Vec::new();
     for length in [24, 32, 64] {
         let key = secret(7, length);
+        let sign = |body: &[u8]| signed(URL, &[&key], body, now);
         for (name, body) in &texts {
-            let request = signed(URL, std::slice::from_ref(&key), body, now);
-            add(&format!("{name}, {length} bytes of secret"), Way::Library, &key, request.clone(), true);
-            add(&format!("{name}, {length} bytes of secret, by hand"), Way::Bytes, &key, request, true);
+            let (name, request) = (format!("{name}, {length} bytes of secret"), sign(body));
+            checks.push(Check::new(&name, Way::Library, &key, &request, true));
+            checks.push(Check::new(&name, Way::Bytes, &key, &request, true));
         }
         for (name, body) in &binary {
-            let request = signed(URL, std::slice::from_ref(&key), body, now);
-            add(&format!("{name}, {length} bytes of secret"), Way::Bytes, &key, request.clone(), true);
+            let (name, request) = (format!("{name}, {length} bytes of secret"), sign(body));
+            checks.push(Check::new(&name, Way::Bytes, &key, &request, true));
             // Known of these libraries: a receiver of such bodies verifies by hand.
-            add(&format!("{name}, which the library does not take"), Way::Library, &key, request, false);
+            checks.push(Check::new(&name, Way::Library, &key, &request, false));
         }
     }
-
-    let [new, old, third] = [secret(1, 32), secret(2, 24), secret(3, 32)];
-    let rotating = signed(URL, &[new.clone(), old.clone()], &json, now);
-    for way in [Way::Library, Way::Bytes] {
-        add("the new secret in a rotation", way, &new, rotating.clone(), true);
-        add("the old secret in a rotation", way, &old, rotating.clone(), true);
-        add("a third secret in a rotation", way, &third, rotating.clone(), false);
-    }
-
-    let (own, old_own, other) = (private_key(4), private_key(5), private_key(6));
-    let exposed = |key: &Secret| key.expose().to_string();
-    let both = signed(URL, &[new.clone(), exposed(&own)], &json, now);
-    for way in [Way::Library, Way::Bytes] {
-        add("v1 beside v1a", way, &new, both.clone(), true);
-        add("a wrong v1 secret beside v1a", way, &third, both.clone(), false);
-    }
-    add("v1a beside v1", Way::V1a, &public(&own), both.clone(), true);
-    add("a wrong public key", Way::V1a, &public(&other), both.clone(), false);
-    add("v1a where only v1 is signed", Way::V1a, &public(&own), rotating, false);
-    let rotated = signed(URL, &[new.clone(), exposed(&own), exposed(&old_own)], &binary[0].1, now);
-    for key in [&own, &old_own] {
-        add("either public key in a rotation", Way::V1a, &public(key), rotated.clone(), true);
-    }
-
-    let root = Secret::parse(&secret(9, 32)).expect("a root key");
-    let [here, elsewhere] =
-        ["https://a.example", "https://b.example"].map(|origin| exposed(&root.for_origin(Scheme::V1, origin)));
-    let inline = signed("https://a.example/x", &[here.clone(), exposed(&root.for_origin(Scheme::V1a, ""))], &json, now);
-    add("an inline origin's own secret", Way::Library, &here, inline.clone(), true);
-    add("another inline origin's secret", Way::Library, &elsewhere, inline.clone(), false);
-    add("the root of the inline secrets", Way::Library, &exposed(&root), inline.clone(), false);
-    add("the inline public key", Way::V1a, &public(&root.for_origin(Scheme::V1a, "")), inline, true);
-
-    for (way, key) in [(Way::Library, new.clone()), (Way::Bytes, new.clone()), (Way::V1a, public(&own))] {
-        add("nothing changed", way, &key, both.clone(), true);
-        let mut change = |what: &str, tamper: &dyn Fn(&mut BTreeMap<String, String>, &mut Vec<u8>)| {
-            let (mut headers, mut body) = both.clone();
-            tamper(&mut headers, &mut body);
-            add(&format!("{what} changed"), way, &key, (headers, body), false);
-        };
-        change("the body", &|_, body| body[3] ^= 1);
-        change("the end of the body", &|_, body| body.push(b' '));
-        change("the id", &|headers, _| headers.get_mut("webhook-id").unwrap().push('x'));
-        // By one second: still recent enough, so that it is the signature that does not fit.
-        change("the timestamp", &|headers, _| {
-            headers.insert("webhook-timestamp".to_owned(), (now.seconds() - 1).to_string());
-        });
-        change("every signature", &|headers, _| {
-            let values: Vec<String> = headers["webhook-signature"]
-                .split(' ')
-                .map(|value| {
-                    let (scheme, signature) = value.split_once(',').unwrap();
-                    let mut bytes = STANDARD.decode(signature).unwrap();
-                    bytes[0] ^= 1;
-                    format!("{scheme},{}", STANDARD.encode(bytes))
-                })
-                .collect();
-            headers.insert("webhook-signature".to_owned(), values.join(" "));
-        });
-        change("the scheme of every signature", &|headers, _| {
-            let value = headers["webhook-signature"].replace("v1", "v2");
-            headers.insert("webhook-signature".to_owned(), value);
-        });
-    }
-    add(
-        "ten minutes old",
-        Way::Library,
-        &new,
-        signed(URL, std::slice::from_ref(&new), &json, now.plus(-600_000)),
-        false,
-    );
     checks
+}
+
+fn rotation(now: Millis) -> Vec<Check> {
+    let [new, old, third] = [secret(1, 32), secret(2, 24), secret(3, 32)];
+    let request = signed(URL, &[&new, &old], JSON, now);
+    let by = |way| {
+        [
+            Check::new("the new secret", way, &new, &request, true),
+            Check::new("the old secret", way, &old, &request, true),
+            Check::new("a third secret", way, &third, &request, false),
+        ]
+    };
+    [by(Way::Library), by(Way::Bytes)].concat()
+}
+
+fn both_schemes(now: Millis) -> Vec<Check> {
+    let (v1, wrong) = (secret(1, 32), secret(3, 32));
+    let (own, old, other) = (private_key(4), private_key(5), private_key(6));
+    let request = signed(URL, &[&v1, &exposed(&own), &exposed(&old)], JSON, now);
+    let binary = signed(URL, &[&v1, &exposed(&own)], &[0xff, 0, 0xc3], now);
+    let only_v1 = signed(URL, &[&v1], JSON, now);
+    vec![
+        Check::new("v1 beside v1a", Way::Library, &v1, &request, true),
+        Check::new("v1 beside v1a", Way::Bytes, &v1, &request, true),
+        Check::new("a wrong v1 secret beside v1a", Way::Library, &wrong, &request, false),
+        Check::new("v1a beside v1", Way::V1a, &public(&own), &request, true),
+        Check::new("the old v1a key", Way::V1a, &public(&old), &request, true),
+        Check::new("v1a over bytes", Way::V1a, &public(&own), &binary, true),
+        Check::new("a wrong public key", Way::V1a, &public(&other), &request, false),
+        Check::new("v1a where only v1 is signed", Way::V1a, &public(&own), &only_v1, false),
+    ]
+}
+
+/// Inline URLs: a secret of their origin, and one public key for all.
+fn inline(now: Millis) -> Vec<Check> {
+    let root = Secret::parse(&secret(9, 32)).expect("a root key");
+    let of = |scheme, origin: &str| root.for_origin(scheme, origin);
+    let [here, elsewhere] = ["https://a.example", "https://b.example"].map(|origin| exposed(&of(Scheme::V1, origin)));
+    let v1a = of(Scheme::V1a, "https://a.example");
+    let request = signed("https://a.example/x", &[&here, &exposed(&v1a)], JSON, now);
+    vec![
+        Check::new("the origin's secret", Way::Library, &here, &request, true),
+        Check::new("another origin's secret", Way::Library, &elsewhere, &request, false),
+        Check::new("the root itself", Way::Library, &exposed(&root), &request, false),
+        Check::new(
+            "another origin's public key",
+            Way::V1a,
+            &public(&of(Scheme::V1a, "https://b.example")),
+            &request,
+            true,
+        ),
+    ]
+}
+
+fn tampered(now: Millis) -> Vec<Check> {
+    let (v1, v1a) = (secret(1, 32), private_key(4));
+    let good = signed(URL, &[&v1, &exposed(&v1a)], JSON, now);
+    let with = |name: &str, value: String| {
+        let mut request = good.clone();
+        request.headers.insert(name.to_owned(), value);
+        request
+    };
+    let with_body = |body: Vec<u8>| Signed { body, ..good.clone() };
+    let changed = [
+        ("the body", with_body([b"[".as_slice(), &JSON[1..]].concat())),
+        ("the end of the body", with_body([JSON, b" "].concat())),
+        ("the id", with("webhook-id", format!("{}x", good.headers["webhook-id"]))),
+        // By one second: still recent enough, so that it is the signature that does not fit.
+        ("the timestamp", with("webhook-timestamp", (now.seconds() - 1).to_string())),
+        ("every signature", with("webhook-signature", flipped(&good.headers["webhook-signature"]))),
+        ("the schemes", with("webhook-signature", good.headers["webhook-signature"].replace("v1", "v2"))),
+    ];
+    let mut checks = Vec::new();
+    for (way, key) in [(Way::Library, v1.clone()), (Way::Bytes, v1.clone()), (Way::V1a, public(&v1a))] {
+        checks.push(Check::new("nothing changed", way, &key, &good, true));
+        for (what, request) in &changed {
+            checks.push(Check::new(&format!("{what} changed"), way, &key, request, false));
+        }
+    }
+    let old = signed(URL, &[&v1], JSON, now.plus(-600_000));
+    checks.push(Check::new("ten minutes old", Way::Library, &v1, &old, false));
+    checks
+}
+
+/// Every signature with one bit of it changed.
+fn flipped(signatures: &str) -> String {
+    let flip = |value: &str| {
+        let (scheme, encoded) = value.split_once(',').expect("a scheme and a signature");
+        let mut bytes = STANDARD.decode(encoded).expect("base64");
+        bytes[0] ^= 1;
+        format!("{scheme},{}", STANDARD.encode(bytes))
+    };
+    signatures.split(' ').map(flip).collect::<Vec<_>>().join(" ")
 }
 
 /// What the official Rust library says.
 fn by_rust(check: &Check) -> String {
-    let headers = check.headers.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect();
-    match standardwebhooks::Webhook::new(&check.key).unwrap().verify(&check.body, &headers) {
+    let headers = check.request.headers.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect();
+    match standardwebhooks::Webhook::new(&check.key).unwrap().verify(&check.request.body, &headers) {
         Ok(()) => "accepted".to_owned(),
         Err(error) => format!("refused: {error}"),
     }
@@ -205,7 +245,8 @@ fn by_program(program: &str, arguments: &[&str], checks: &[Check]) -> Vec<String
                 Way::Bytes => "bytes",
                 Way::V1a => "v1a",
             };
-            json!({"way": way, "key": check.key, "headers": check.headers, "body_base64": STANDARD.encode(&check.body)})
+            let Signed { headers, body } = &check.request;
+            json!({"way": way, "key": check.key, "headers": headers, "body_base64": STANDARD.encode(body)})
         })
         .collect();
     let mut child = Command::new(program)
@@ -276,32 +317,24 @@ fn the_reference_vector_has_one_signature() {
 async fn what_arrives_at_a_receiver_is_verified_by_every_library() {
     let receiver = Receiver::start().await;
     let (v1, v1a) = (secret(7, 32), private_key(8));
-    let secrets = [v1.clone(), v1a.expose().to_string()];
-    let sender = HttpSender::new(EgressPolicy::parse(true, "any", "127.0.0.0/8", "").unwrap(), []);
     let body = "{\"ü\":[1.0,\"\u{1f600}\"]}\n".as_bytes();
-    let (headers, body) = signed(&receiver.url("a"), &secrets, body, Millis(epoch_ms()));
+    let url = receiver.url("a");
+    let made = signed(&url, &[&v1, &exposed(&v1a)], body, Millis(epoch_ms()));
     let request = Request {
-        url: receiver.url("a").parse().unwrap(),
-        headers: headers.into_iter().collect(),
-        body: &body,
+        url: url.parse().unwrap(),
+        headers: made.headers.into_iter().collect(),
+        body: &made.body,
         timeout_ms: 5_000,
     };
-    let outcome = sender.post(&request).await;
+    let outcome =
+        HttpSender::new(EgressPolicy::parse(true, "any", "127.0.0.0/8", "").unwrap(), []).post(&request).await;
     let seen = receiver.seen("a").pop().unwrap_or_else(|| panic!("{outcome:?}"));
-    let headers: BTreeMap<String, String> = seen.headers.iter().cloned().collect();
-    let arrived = |way, key: &str, accepted| Check {
-        name: "what arrived".to_owned(),
-        way,
-        key: key.to_owned(),
-        headers: headers.clone(),
-        body: seen.body.clone(),
-        accepted,
-    };
+    let arrived = Signed { headers: seen.headers.iter().cloned().collect(), body: seen.body.clone() };
     let checks = [
-        arrived(Way::Library, &v1, true),
-        arrived(Way::Library, &secret(1, 32), false),
-        arrived(Way::Bytes, &v1, true),
-        arrived(Way::V1a, &public(&v1a), true),
+        Check::new("as it arrived", Way::Library, &v1, &arrived, true),
+        Check::new("a wrong secret", Way::Library, &secret(1, 32), &arrived, false),
+        Check::new("as it arrived", Way::Bytes, &v1, &arrived, true),
+        Check::new("as it arrived", Way::V1a, &public(&v1a), &arrived, true),
     ];
     rust(&checks);
     python(&checks);
