@@ -11,12 +11,11 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
   echo "cargo-fuzz is missing: cargo install cargo-fuzz --locked" >&2
   exit 1
 fi
-[ $# -gt 0 ] || mapfile -t targets < <(cargo fuzz list)
-[ $# -gt 0 ] && targets=("$@")
+[ $# -gt 0 ] || set -- $(cargo fuzz list)
 
 # Stable Rust has no sanitizers. There is no unsafe code of ours to watch: a finding is a panic, an overflow, or a
 # statement in tests/src that does not hold.
-for target in "${targets[@]}"; do
+for target in "$@"; do
   printf '\n== %s, %d s\n' "$target" "$seconds"
   mkdir -p "fuzz/corpus/$target"
   cargo fuzz run --sanitizer none --dev "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \

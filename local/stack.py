@@ -60,7 +60,7 @@ SOURCES = [
 ]
 NOT_DEPLOYED = {
     "demo.py", "expectations.py", "receiver.py", "timeline.py", "webhook.py", "local_test.py",
-    "check_template.py", "smoke.py", "test.sh", "testkit", "verify", "requirements-verify.in",
+    "check_template.py", "smoke.py", "test.sh", "fuzz.sh", "testkit", "verify", "requirements-verify.in",
     "requirements-verify.txt",
 }
 
