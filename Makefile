@@ -1,9 +1,10 @@
 # Redeliver. `make` alone shows what there is.
 PYTHON ?= python3
 STACK ?= redeliver
+SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down cli test check deploy smoke clean
+.PHONY: help up run down cli test check fuzz deploy smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +26,9 @@ test: ## Every check, as CI runs it
 
 check: ## The quick checks: format, lints, tests without AWS, the template
 	@PYTHON=$(PYTHON) local/test.sh fast
+
+fuzz: ## Look for bytes that break what must hold, SECONDS=600 for each target; stops at a finding
+	@local/fuzz.sh $(SECONDS)
 
 deploy: ## Build and deploy to your AWS account, with your credentials (asks first)
 	@$(PYTHON) local/stack.py tools

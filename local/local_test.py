@@ -37,6 +37,16 @@ class Preflight(unittest.TestCase):
                 self.assertRaisesRegex(preflight.Problem, "cargo is missing"):
             preflight.check_rust()
 
+    def test_a_missing_or_old_node_is_named_with_what_to_do(self):
+        with mock.patch("shutil.which", return_value=None), \
+                self.assertRaisesRegex(preflight.Problem, "apt-get install nodejs npm"):
+            preflight.check_node()
+        answer = mock.Mock(stdout="v12.22.5\n", stderr="")
+        with mock.patch("subprocess.run", return_value=answer), \
+                mock.patch("shutil.which", return_value="/bin/true"), \
+                self.assertRaisesRegex(preflight.Problem, r"node v12\.22\.5 is too old"):
+            preflight.check_node()
+
 
 class Emulator(unittest.TestCase):
     def record(self, **fields):
@@ -91,6 +101,12 @@ class Stack(unittest.TestCase):
             self.assertNotRegex(text, r"https?://|--index-url|--find-links")
             packages = re.findall(r"^([a-z0-9][^=]*)==.*\\\n    --hash=", text, re.MULTILINE)
             self.assertEqual(len(packages), len(re.findall(r"^[a-z0-9]", text, re.MULTILINE)))
+        text = (HERE / "verify" / "package-lock.json").read_text(encoding="utf-8")
+        self.assertNotRegex(text, r"https?://|\"resolved\"")
+        packages = [entry for name, entry in json.loads(text)["packages"].items() if name]
+        self.assertTrue(packages)
+        for package in packages:
+            self.assertIn("sha512-", package["integrity"])
 
 
 if __name__ == "__main__":

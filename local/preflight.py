@@ -10,6 +10,7 @@ from paths import ROOT
 from steps import Problem
 
 OLDEST_PYTHON = (3, 10)  # of the emulator and of the SAM CLI
+OLDEST_NODE = 18  # Debian 12's; the verifiers need nothing newer
 
 
 def check_python():
@@ -60,3 +61,15 @@ def check_rust():
             f"rustc {found.group(1)} is too old: this project needs "
             f"{'.'.join(map(str, wanted))} or newer.\nWith rustup: rustup update stable"
         )
+
+
+def check_node():
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise Problem(
+            "node or npm is missing: what we sign is verified by the official library for Node too.\n"
+            "On Debian and Ubuntu: apt-get install nodejs npm; on a Mac: brew install node"
+        )
+    answer = subprocess.run(["node", "--version"], capture_output=True, text=True)
+    found = re.match(r"v([0-9]+)\.", answer.stdout)
+    if not found or int(found.group(1)) < OLDEST_NODE:
+        raise Problem(f"node {answer.stdout.strip()} is too old: version {OLDEST_NODE} or newer is needed.")

@@ -4,6 +4,7 @@
     python3 local/stack.py up      start, build, deploy; quick when nothing changed
     python3 local/stack.py down    stop the emulator; everything in it is gone
     python3 local/stack.py tools   only install the SAM CLI and the linters
+    python3 local/stack.py verifiers   only install the official verifiers of signatures
 
 The result is .local/stack.json, which tests and the demo read. Needs nothing but
 Python, Rust and a C compiler; no Docker, no AWS account, no network beyond the
@@ -59,7 +60,8 @@ SOURCES = [
 ]
 NOT_DEPLOYED = {
     "demo.py", "expectations.py", "receiver.py", "timeline.py", "webhook.py", "local_test.py",
-    "check_template.py", "smoke.py", "test.sh", "testkit",
+    "check_template.py", "smoke.py", "test.sh", "fuzz.sh", "testkit", "verify", "requirements-verify.in",
+    "requirements-verify.txt",
 }
 
 
@@ -204,7 +206,13 @@ def tools():
     venvs.ensure_sam()
 
 
-COMMANDS = {"up": up, "down": down, "tools": tools}
+def verifiers():
+    preflight.check_python()
+    preflight.check_node()
+    venvs.ensure_verifiers()
+
+
+COMMANDS = {"up": up, "down": down, "tools": tools, "verifiers": verifiers}
 
 
 def main(arguments):

@@ -38,6 +38,7 @@ step 'Tests without AWS' cargo test --workspace --exclude redeliver-tests
 step 'Template' template_checks
 step 'Local scripts' local_scripts
 if [ "$what" = all ]; then
+  step 'Official verifiers' "$python" local/stack.py verifiers
   step 'Local stack' "$python" local/stack.py up
   REDELIVER_STACK=$PWD/.local/stack.json \
     step 'Scenarios on the local stack' cargo test -p redeliver-tests
