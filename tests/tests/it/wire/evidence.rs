@@ -48,6 +48,7 @@ async fn wh_o_13_only_the_grammar_of_retry_after_is_a_hint() {
         ("retry-after: 2015\r\n", Some(2_015)),
         ("retry-after: 999999999999999999999999\r\n", Some(21_600)),
         ("retry-after:\r\n  7\r\n", Some(7)),
+        ("retry-after : 7\r\n", Some(7)),
         ("retry-after: -3\r\n", None),
         ("retry-after: +3\r\n", None),
         ("retry-after: 0\r\n", None),
