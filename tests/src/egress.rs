@@ -39,15 +39,9 @@ type Layout = (&'static str, u32, bool);
 /// Layouts whose packets go to the IPv4 address (RFC 4291, RFC 6052, RFC 3056).
 const CARRIERS: &[Layout] = &[("::ffff:0:0/96", 96, false), ("64:ff9b::/96", 96, false), ("2002::/16", 16, false)];
 
-/// Layouts that have one, though no packet of ours goes there: compatible, translated, local-use NAT64, the server and the
-/// client of Teredo.
-const OTHERS: &[Layout] = &[
-    ("::/96", 96, false),
-    ("::ffff:0:0:0/96", 96, false),
-    ("64:ff9b:1::/48", 96, false),
-    ("2001::/32", 32, false),
-    ("2001::/32", 96, true),
-];
+/// Layouts that have one, though no packet of ours goes there: compatible, translated, the server and the client of Teredo.
+const OTHERS: &[Layout] =
+    &[("::/96", 96, false), ("::ffff:0:0:0/96", 96, false), ("2001::/32", 32, false), ("2001::/32", 96, true)];
 
 /// Networks that no list of networks opens.
 const NEVER: &[&str] = &[
@@ -80,11 +74,14 @@ fn carried(ip: IpAddr) -> Option<Ipv4Addr> {
     by_prefix(CARRIERS, ip).pop()
 }
 
-/// The IPv4 address around the reserved byte under a prefix of 48 bits (RFC 6052 section 2.2), for local-use NAT64.
-fn around_the_reserved_byte(ip: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(v6) = ip else { return None };
+/// What local-use NAT64 (RFC 8215) may carry: at the end, or around the reserved byte of a prefix of 48 bits (RFC 6052
+/// section 2.2). Where one layout has its address, the other has zeros, so 0.0.0.0/8 is nobody's.
+fn local_nat64(ip: IpAddr) -> Vec<Ipv4Addr> {
+    let IpAddr::V6(v6) = ip else { return Vec::new() };
     let octets = v6.octets();
-    net("64:ff9b:1::/48").contains(&ip).then(|| Ipv4Addr::new(octets[6], octets[7], octets[9], octets[10]))
+    let both = [inside(v6, 96), Ipv4Addr::new(octets[6], octets[7], octets[9], octets[10])];
+    let of_ip = both.into_iter().filter(|_| net("64:ff9b:1::/48").contains(&ip));
+    of_ip.filter(|v4| !net("0.0.0.0/8").contains(&IpAddr::V4(*v4))).collect()
 }
 
 /// The IPv4 address of an ISATAP interface, whatever the network.
@@ -118,7 +115,7 @@ fn is_public(ip: IpAddr) -> bool {
 fn is_never(ip: IpAddr) -> bool {
     let listed = |ip: IpAddr| NEVER.iter().any(|text| net(text).contains(&ip));
     let mut seen = by_prefix(OTHERS, ip);
-    seen.extend([carried(ip), isatap(ip), around_the_reserved_byte(ip)].into_iter().flatten());
+    seen.extend([carried(ip), isatap(ip)].into_iter().flatten().chain(local_nat64(ip)));
     // The loopback address is not the compatible form of 0.0.0.1.
     listed(ip) || !ip.is_loopback() && seen.into_iter().any(|v4| listed(v4.into()))
 }
@@ -197,8 +194,12 @@ pub fn edges() -> Vec<Vec<u8>> {
                         let inner = u128::from(if *flipped { !bits } else { bits });
                         add(&(prefix.to_bits() | inner << (96 - bit)).to_be_bytes());
                     }
+                    let inner = u128::from(bits);
+                    add(&((0x64_ff9b_0001_u128 << 80) | inner).to_be_bytes());
+                    // The reserved byte stands between the second and the third byte of the address.
+                    add(&((0x64_ff9b_0001_u128 << 80) | (inner >> 16) << 64 | (inner & 0xffff) << 40).to_be_bytes());
                     for interface in [0x5efe_u128, 0x0200_5efe] {
-                        add(&((0x2a00_1450 << 96) | interface << 32 | u128::from(bits)).to_be_bytes());
+                        add(&((0x2a00_1450 << 96) | interface << 32 | inner).to_be_bytes());
                     }
                 }
             }
