@@ -38,6 +38,11 @@ fn nothing_is_written_before_somebody_who_saw_it_agreed() {
     insta::assert_snapshot!("apply_dry_run", dry.out);
     let ran = fake.run(&format!("endpoint apply {path} --json"));
     assert_eq!((ran.exit, &ran.json()["error"]["code"]), (Exit::Conflict, &json!("not_confirmed")));
+    let piped = fake.run_with(&format!("endpoint apply {path}"), b"y\n", false);
+    assert!(
+        piped.exit == Exit::Conflict && piped.err.contains("--yes"),
+        "what comes from a pipe is no agreement: {piped:?}"
+    );
     let ran = fake.run_with(&format!("endpoint apply {path}"), b"\n", true);
     assert_eq!((ran.exit, fake.state.writes.get()), (Exit::Conflict, 0), "{ran:?}");
     assert!(
