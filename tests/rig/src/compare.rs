@@ -155,7 +155,7 @@ mod tests {
     use domain::id::DeliveryKey;
 
     fn sent() -> Sent {
-        Sent { key: DeliveryKey::parse("e", "url:x").unwrap(), temper: Temper::Good, body_hash: "h".to_owned() }
+        Sent { key: DeliveryKey::parse("e", "ep").unwrap(), temper: Temper::Good, body_hash: "h".to_owned() }
     }
 
     fn request(attempt: u32, answer: Option<u16>) -> Request {

@@ -58,7 +58,7 @@ async fn pause(chance: &mut Chance, from_ms: u64, to_ms: u64) {
 /// Kills a process of a function, one after the other.
 async fn kill(emulator: u32, mut chance: Chance, stop: &AtomicBool, done: &Done) {
     while !stopped(stop) {
-        pause(&mut chance, 200, 1_800).await;
+        pause(&mut chance, 100, 1_000).await;
         if chance.pick(&processes::all(emulator)).is_some_and(|process| process.send(Signal::Kill)) {
             done.kills.fetch_add(1, Ordering::Relaxed);
         }
