@@ -13,16 +13,18 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rig::crowd::MOSTLY_WELL;
+use rig::crowd::ORDINARY;
 use rig::faulty::{Way, Weather};
 use rig::load;
 use rig::run::{self, Load, Run};
+use rig::settle;
+use rig::stack::Stack;
 use url::Url;
 
 /// What `cargo test` runs.
 const SMALL: usize = 200;
-/// A load takes at least so many seconds, so that all weathers have their time.
-const SECONDS: f64 = 32.0;
+/// A load takes at least so many seconds: a little less than all weathers together.
+const SECONDS: f64 = 28.0;
 /// What the emulator can carry, in deliveries per second.
 const MOST: f64 = 60.0;
 
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
             per_second: (deliveries as f64 / SECONDS).min(MOST),
             seed: run.options.seed,
             prefix: &run.prefix,
-            shares: MOSTLY_WELL,
+            shares: ORDINARY,
         };
         let all_sent = AtomicBool::new(false);
         let sending = async {
@@ -52,7 +54,8 @@ fn main() -> ExitCode {
             all_sent.store(true, Ordering::Relaxed);
             sent
         };
-        let ((sent, copies), ()) = tokio::join!(sending, weathers(run, &way, &all_sent));
+        let ((sent, copies), (), ()) =
+            tokio::join!(sending, weathers(run, &way, &all_sent), sweeps(&run.stack, &all_sent));
         way.weather(Weather::Clear);
         run.crowd.heal();
         assert!(way.calls() > 0, "the functions did not take the way that they were told");
@@ -74,6 +77,14 @@ async fn weathers(run: &Run, way: &Way, all_sent: &AtomicBool) {
         if all_sent.load(Ordering::Relaxed) {
             return;
         }
+    }
+}
+
+/// The sweep goes the same way as the others.
+async fn sweeps(stack: &Stack, all_sent: &AtomicBool) {
+    while !all_sent.load(Ordering::Relaxed) {
+        settle::reconcile(stack).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
 }
 

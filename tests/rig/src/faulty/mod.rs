@@ -36,12 +36,15 @@ pub struct Way {
     shared: Arc<Shared>,
 }
 
+type Counts = BTreeMap<String, u64>;
+
 struct Shared {
     upstream: String,
     seed: u64,
     weather: Mutex<Weather>,
     calls: AtomicU64,
-    faults: Mutex<BTreeMap<String, u64>>,
+    /// By operation, and by what happened.
+    faults: Mutex<(Counts, Counts)>,
 }
 
 impl Way {
@@ -78,10 +81,11 @@ impl Way {
         self.shared.calls.load(Ordering::Relaxed)
     }
 
-    /// What happened, by operation and fault.
+    /// What happened, for the report.
     pub fn as_json(&self) -> Value {
         let faults = self.shared.faults.lock().unwrap();
-        json!({"calls": self.calls(), "faults": faults.values().sum::<u64>(), "faults_by_kind": *faults})
+        let all = faults.0.values().sum::<u64>();
+        json!({"calls": self.calls(), "faults": all, "faults_by_operation": faults.0, "faults_by_kind": faults.1})
     }
 }
 
@@ -95,7 +99,9 @@ async fn carry(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         let mut chance = Chance::of(shared.seed, &format!("call {number}"));
         let fault = choose(weather, &operation, &mut chance);
         if let Some(name) = fault.name() {
-            *shared.faults.lock().unwrap().entry(format!("{operation} {name}")).or_default() += 1;
+            let mut faults = shared.faults.lock().unwrap();
+            *faults.0.entry(operation).or_default() += 1;
+            *faults.1.entry(name).or_default() += 1;
         }
         match fault {
             Fault::None => http::write(&mut client, &forward(shared, &mut upstream, &call).await?).await?,
