@@ -18,7 +18,7 @@ impl Chance {
         Self(hash)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl Chance {
 
     /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.draw() % end.max(1)
     }
 
     /// A number in a range.
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_plan_and_each_purpose_its_own() {
-        let first = |seed, purpose| Chance::of(seed, purpose).next();
+        let first = |seed, purpose| Chance::of(seed, purpose).draw();
         assert_eq!(first(1, "load"), first(1, "load"));
         assert_ne!(first(1, "load"), first(1, "kills"));
         assert_ne!(first(1, "load"), first(2, "load"));

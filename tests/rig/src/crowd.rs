@@ -2,7 +2,7 @@
 //! and, for those that come and go, from the time. When they are healed, all of them answer 200.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::chance::Chance;
 use crate::ledger::Ledger;
+use crate::processes;
 use crate::receiver::read_request;
 
 /// Longer than the local request timeout of 5 s.
@@ -42,11 +43,13 @@ pub enum Temper {
     Gone,
     /// Resets many connections before it has read anything.
     Rude,
+    /// Reads, and the sender's process is killed before it can be answered.
+    Deadly,
 }
 
 /// Tempers with how many of a thousand deliveries go to them.
 pub const MIXED: &[(Temper, u64)] = &[
-    (Temper::Good, 540),
+    (Temper::Good, 532),
     (Temper::Slow, 80),
     (Temper::Cut, 20),
     (Temper::Broken, 80),
@@ -58,6 +61,7 @@ pub const MIXED: &[(Temper, u64)] = &[
     (Temper::Refuses, 15),
     (Temper::Gone, 10),
     (Temper::Rude, 50),
+    (Temper::Deadly, 8),
 ];
 
 /// Receivers with enough failures for many retries, and nothing stranger: for runs in which something else is strange.
@@ -83,6 +87,8 @@ pub enum End {
     /// The answer promises more than comes.
     Cut,
     Reset,
+    /// The sender dies.
+    Kill,
 }
 
 impl Plan {
@@ -95,7 +101,7 @@ impl Plan {
         match self.end {
             End::Answer { status, .. } => Some(status),
             End::Cut => Some(200),
-            End::Reset => None,
+            End::Reset | End::Kill => None,
         }
     }
 }
@@ -109,7 +115,7 @@ pub fn plan(temper: Temper, chance: &mut Chance, attempt: u32, since_start: Dura
     let later = |status, headers| Plan { after: Duration::ZERO, end: End::Answer { status, headers } };
     match temper {
         Temper::Good | Temper::Rude => good,
-        Temper::Slow => Plan { after: Duration::from_millis(chance.between(50, 900)), ..good },
+        Temper::Slow => Plan { after: Duration::from_millis(chance.between(50, 2_500)), ..good },
         Temper::Cut => Plan { after: Duration::ZERO, end: End::Cut },
         Temper::Broken if chance.per_mille(500) => {
             Plan::answer(*chance.pick(&[500, 502, 503, 504, 408]).expect("not empty"))
@@ -128,9 +134,10 @@ pub fn plan(temper: Temper, chance: &mut Chance, attempt: u32, since_start: Dura
                 Plan::answer(503)
             }
         }
+        Temper::Deadly if chance.per_mille(600) => Plan { after: Duration::ZERO, end: End::Kill },
         Temper::Refuses => Plan::answer(*chance.pick(&[400, 404, 302]).expect("not empty")),
         Temper::Gone => Plan::answer(410),
-        Temper::Broken | Temper::Busy | Temper::Quiet | Temper::Hangs | Temper::Flaps => good,
+        Temper::Broken | Temper::Busy | Temper::Quiet | Temper::Hangs | Temper::Flaps | Temper::Deadly => good,
     }
 }
 
@@ -144,15 +151,20 @@ pub struct Crowd {
 
 struct Shared {
     seed: u64,
+    emulator: u32,
+    kills: AtomicUsize,
     started: Instant,
     healed: AtomicBool,
     ledger: Ledger,
 }
 
 impl Crowd {
-    pub async fn start(seed: u64) -> Self {
+    /// Starts them; `emulator` is the process whose functions the deadly ones may kill.
+    pub async fn start(seed: u64, emulator: u32) -> Self {
         let shared = Arc::new(Shared {
             seed,
+            emulator,
+            kills: AtomicUsize::new(0),
             started: Instant::now(),
             healed: AtomicBool::new(false),
             ledger: Ledger::default(),
@@ -164,6 +176,11 @@ impl Crowd {
 
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
+    }
+
+    /// Senders that were killed on receipt.
+    pub fn kills(&self) -> usize {
+        self.shared.kills.load(Ordering::Relaxed)
     }
 
     /// From now on everybody answers 200.
@@ -230,6 +247,11 @@ async fn serve(mut stream: TcpStream, port: u16, shared: &Shared) -> std::io::Re
             stream.shutdown().await
         }
         End::Reset => stream.set_zero_linger(),
+        End::Kill => {
+            let killed = processes::kill_function_behind(port, shared.emulator);
+            shared.kills.fetch_add(usize::from(killed), Ordering::Relaxed);
+            Ok(())
+        }
     }
 }
 
@@ -245,7 +267,7 @@ mod tests {
         for (i, (temper, _)) in MIXED.iter().enumerate() {
             assert_eq!(*temper as usize, i, "paths carry the place in this list");
         }
-        assert_eq!((temper(MIXED, 0), temper(MIXED, 999)), (Temper::Good, Temper::Rude));
+        assert_eq!((temper(MIXED, 0), temper(MIXED, 999)), (Temper::Good, Temper::Deadly));
     }
 
     #[test]

@@ -70,25 +70,30 @@ fn send(pid: u32, signal: Signal) -> bool {
 
 /// Kills, as the kernel would, the process that holds the connection from `port` to the receiver.
 pub fn kill_sender(port: u16) {
+    let pid = sender(port).expect("a process holds the connection to the receiver");
+    assert!(send(pid, Signal::Kill), "the sender can be killed");
+}
+
+/// The same, if it is a function of this emulator.
+pub fn kill_function_behind(port: u16, emulator: u32) -> bool {
+    sender(port).and_then(|pid| look(pid, emulator)).is_some_and(|process| process.send(Signal::Kill))
+}
+
+/// The process that holds the connection from a port of the loopback address.
+fn sender(port: u16) -> Option<u32> {
     let sockets = fs::read_to_string("/proc/net/tcp").expect("this test needs Linux");
     let local = format!("0100007F:{port:04X}");
-    let inode = sockets
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .find(|fields| fields.get(1) == Some(&local.as_str()))
-        .map(|fields| fields[9].to_owned())
-        .expect("the sender's connection is open");
+    let lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let inode = lines
+        .filter(|fields| fields.get(1) == Some(&local.as_str()))
+        .find_map(|f| f.get(9).map(ToString::to_string))?;
     let socket = format!("socket:[{inode}]");
-    for process in fs::read_dir("/proc").expect("readable").flatten() {
-        let name = process.file_name();
-        let Some(pid) = name.to_str().and_then(|n| n.parse().ok()) else { continue };
-        let Ok(files) = fs::read_dir(process.path().join("fd")) else { continue };
-        if files.flatten().any(|f| fs::read_link(f.path()).is_ok_and(|l| l.to_str() == Some(&socket))) {
-            assert!(send(pid, Signal::Kill), "the sender can be killed");
-            return;
-        }
-    }
-    panic!("no process holds the connection from port {port}");
+    let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|p| p.file_name().to_str()?.parse::<u32>().ok());
+    let mut holders = pids.filter(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files.into_iter().any(|f| fs::read_link(f.path()).is_ok_and(|l| l.to_str() == Some(&socket)))
+    });
+    holders.next()
 }
 
 #[cfg(test)]

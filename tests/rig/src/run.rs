@@ -67,7 +67,7 @@ async fn run(name: &str, options: Options, story: impl AsyncFnOnce(&Run) -> Load
     println!("{name}: {} deliveries, seed {}", options.deliveries, options.seed);
     let stack = Stack::connect().await;
     let switches = Switches::find(&stack).await;
-    let crowd = Crowd::start(options.seed).await;
+    let crowd = Crowd::start(options.seed, stack.emulator()).await;
     let prefix = format!("{name}-{}-{}-", options.seed, epoch_ms());
     let run = Run { options, stack, switches, crowd, prefix };
     // An aborted run may have left something behind.
@@ -264,6 +264,7 @@ impl Judged {
             "untrue": self.count(Fault::Untrue),
             "seed": run.options.seed,
             "copies_sent": load.copies,
+            "kills_on_receipt": run.crowd.kills(),
             "requests": run.crowd.ledger().counts().1,
             "attempts": attempts,
             "abandoned": abandoned,
