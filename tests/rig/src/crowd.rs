@@ -49,7 +49,7 @@ pub enum Temper {
 
 /// Tempers with how many of a thousand deliveries go to them.
 pub const MIXED: &[(Temper, u64)] = &[
-    (Temper::Good, 532),
+    (Temper::Good, 520),
     (Temper::Slow, 80),
     (Temper::Cut, 20),
     (Temper::Broken, 80),
@@ -61,7 +61,7 @@ pub const MIXED: &[(Temper, u64)] = &[
     (Temper::Refuses, 15),
     (Temper::Gone, 10),
     (Temper::Rude, 50),
-    (Temper::Deadly, 8),
+    (Temper::Deadly, 20),
 ];
 
 /// Receivers with enough failures for many retries, and nothing stranger: for runs in which something else is strange.
