@@ -14,6 +14,10 @@ use crate::stack::Stack;
 const BATCH: usize = 10;
 /// A message that comes again does so after at most so many batches.
 const LATEST_COPY: u64 = 40;
+/// Producers wait while more messages than this are on the queue: what is sent has to meet the trouble, not wait it out.
+const BACKLOG: i64 = 400;
+/// They look at the queue after so many batches.
+const LOOK: usize = 10;
 /// Of a thousand messages, so many come twice at once, and so many again later.
 const TWICE: u64 = 40;
 const AGAIN: u64 = 60;
@@ -50,6 +54,8 @@ pub async fn send(stack: &Stack, crowd: &Crowd, load: Load<'_>) -> (Vec<Sent>, u
     let mut copies: VecDeque<(usize, String)> = VecDeque::new();
     let (mut copied, mut batches) = (0, 0);
     let started = Instant::now();
+    // A stack that does not move at all must not keep the run from ending.
+    let patience = started + Duration::from_secs(1_200) + Duration::from_millis(200) * load.deliveries as u32;
     while sent.len() < load.deliveries || !copies.is_empty() {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
@@ -74,6 +80,9 @@ pub async fn send(stack: &Stack, crowd: &Crowd, load: Load<'_>) -> (Vec<Sent>, u
         }
         put(stack, &batch).await;
         batches += 1;
+        while batches % LOOK == 0 && stack.depth("intake_queue_url").await[0] > BACKLOG && Instant::now() < patience {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
         let on_time = started + Duration::from_secs_f64(sent.len() as f64 / load.per_second);
         tokio::time::sleep_until(on_time.into()).await;
     }

@@ -11,6 +11,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use domain::record::Record;
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::chance::Chance;
 use crate::compare::{self, Fault};
@@ -75,7 +76,7 @@ async fn run(name: &str, options: Options, story: impl AsyncFnOnce(&Run) -> Load
     let started = Instant::now();
     let load = tokio::select! {
         load = AssertUnwindSafe(story(&run)).catch_unwind() => load.map_err(|_| "the run panicked"),
-        _ = tokio::signal::ctrl_c() => Err("interrupted"),
+        () = interrupted() => Err("interrupted"),
     };
     run.put_right().await;
     let load = match load {
@@ -102,6 +103,15 @@ async fn run(name: &str, options: Options, story: impl AsyncFnOnce(&Run) -> Load
     }
     println!("{}", Value::Object(report));
     if judged.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Ends when somebody asks the process to end: the stack has to be put right first.
+async fn interrupted() {
+    let mut terminated = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
 }
 
 /// What came of the comparison.

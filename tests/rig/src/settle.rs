@@ -12,6 +12,8 @@ use crate::stack::Stack;
 
 /// How often one looks.
 const LOOK: Duration = Duration::from_secs(2);
+/// So many records are looked at.
+const AT_ONCE: usize = 500;
 /// How often reconcile runs by hand meanwhile: its own rule runs it each five minutes only.
 const RECONCILE: Duration = Duration::from_secs(10);
 
@@ -23,16 +25,20 @@ pub async fn settle(stack: &Stack, sent: &[Sent], within: Duration) -> HashMap<S
     let mut settled = HashMap::with_capacity(sent.len());
     let mut reconciled = Instant::now();
     loop {
-        for record in read(stack, &open).await {
-            settled.insert(record.key.event.as_str().to_owned(), record);
-        }
+        // Some at a time: reading all of them again and again would be a load of its own.
+        let looked_at = open.len().min(AT_ONCE);
+        keep(&mut settled, read(stack, &open[..looked_at]).await);
+        let before = open.len();
         open.retain(|one| !settled.get(one.event()).is_some_and(|record| record.state.is_final()));
+        let still_open = looked_at - (before - open.len());
+        open.rotate_left(still_open);
         if (open.is_empty() && quiet(stack).await) || Instant::now() >= end {
             // What a late request or a late acceptance has changed since a record was read is in here.
-            for record in read(stack, &sent.iter().collect::<Vec<_>>()).await {
-                settled.insert(record.key.event.as_str().to_owned(), record);
-            }
+            keep(&mut settled, read(stack, &sent.iter().collect::<Vec<_>>()).await);
             return settled;
+        }
+        if still_open == 0 && !open.is_empty() {
+            continue;
         }
         if reconciled.elapsed() >= RECONCILE {
             reconcile(stack).await;
@@ -41,6 +47,10 @@ pub async fn settle(stack: &Stack, sent: &[Sent], within: Duration) -> HashMap<S
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+fn keep(settled: &mut HashMap<String, Record>, records: Vec<Record>) {
+    settled.extend(records.into_iter().map(|record| (record.key.event.as_str().to_owned(), record)));
 }
 
 /// One reconcile run. What fails in it, the next one does: something may be broken on purpose.
