@@ -239,6 +239,8 @@ mod tests {
         assert_eq!(delivery(&sent(), Some(&explained), &silent).ambiguous, 1);
         let known = told("delivered", vec![attempt(1, "accepted", Some(200)), attempt(2, "accepted", Some(200))]);
         assert_eq!(faults(&known, &both), [Fault::Duplicate]);
+        let went_on = told("delivered", vec![attempt(1, "accepted", Some(200)), attempt(2, "transient", Some(500))]);
+        assert_eq!(faults(&went_on, &[request(1, Some(200)), request(2, Some(500))]), [Fault::Duplicate]);
         let denied = told("delivered", vec![attempt(1, "transient", None), attempt(2, "accepted", Some(200))]);
         assert_eq!(faults(&denied, &both), [Fault::Duplicate, Fault::Untrue]);
     }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use domain::delivery::State;
+use domain::outcome::Class;
 use domain::record::Record;
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
@@ -254,13 +256,18 @@ impl Judged {
 
     fn report(&self, run: &Run, load: &Load, records: &HashMap<String, Record>, seconds: f64) -> Map<String, Value> {
         let mut ends: BTreeMap<String, usize> = BTreeMap::new();
-        let (mut attempts, mut abandoned, mut late) = (0, 0, 0);
+        // An attempt that had been taken over learnt that it was accepted.
+        let is_late = |record: &&Record| {
+            record.accepted_late
+                || record.state == State::Delivered && !record.attempts().any(|a| a.class == Class::Accepted)
+        };
+        let late = records.values().filter(is_late).count();
+        let (mut attempts, mut abandoned) = (0, 0);
         for told in records.values().map(Told::of_record) {
             let reason = told.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
             *ends.entry(format!("{}{reason}", told.state)).or_default() += 1;
             attempts += told.attempts.len();
             abandoned += told.attempts.iter().filter(|a| a.abandoned).count();
-            late += usize::from(told.state == "delivered" && !told.attempts.iter().any(|a| a.class == "accepted"));
         }
         let rounded = |number: f64| (number * 10.0).round() / 10.0;
         let report = json!({
