@@ -2,12 +2,15 @@
 PYTHON ?= python3
 STACK ?= redeliver
 SECONDS ?= 600
+DELIVERIES ?= 20000
+SEED ?= 1
+RIG = REDELIVER_STACK=$(CURDIR)/.local/stack.json cargo test -q -p redeliver-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down cli test check fuzz deploy smoke clean
+.PHONY: help up run down cli test check fuzz chaos table-faults deploy smoke clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: ## Start the local stack: emulator, real binaries, real template (first time: some minutes)
 	@$(PYTHON) local/stack.py up
@@ -29,6 +32,12 @@ check: ## The quick checks: format, lints, tests without AWS, the template
 
 fuzz: ## Look for bytes that break what must hold, SECONDS=600 for each target; stops at a finding
 	@local/fuzz.sh $(SECONDS)
+
+chaos: up ## Kill, freeze and starve real processes under load (DELIVERIES=20000 SEED=1)
+	@$(RIG) --test chaos -- --deliveries $(DELIVERIES) --seed $(SEED)
+
+table-faults: up ## Real processes while DynamoDB and SQS fail, lie and are away (DELIVERIES=20000 SEED=1)
+	@$(RIG) --test table_faults -- --deliveries $(DELIVERIES) --seed $(SEED)
 
 deploy: ## Build and deploy to your AWS account, with your credentials (asks first)
 	@$(PYTHON) local/stack.py tools

@@ -22,9 +22,10 @@ def outputs(name):
 
 
 def mend_mappings(_):
-    """The emulator keeps a number that came through a template parameter as text,
-    and its queue poller then fails on MaximumConcurrency. The same number, set
-    again through the API, is kept as a number.
+    """The emulator keeps a number that came through a template parameter as text.
+    Its queue poller then fails on MaximumConcurrency, and typed clients cannot read
+    ParallelizationFactor. The same number, set again through the API, is kept as a
+    number.
     """
     client = boto3.client("lambda")
     for mapping in client.list_event_source_mappings()["EventSourceMappings"]:
@@ -32,6 +33,9 @@ def mend_mappings(_):
         if limit is not None:
             client.update_event_source_mapping(
                 UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(limit)})
+        factor = mapping.get("ParallelizationFactor")
+        if factor is not None:
+            client.update_event_source_mapping(UUID=mapping["UUID"], ParallelizationFactor=int(factor))
     return {}
 
 
