@@ -271,6 +271,9 @@ mod tests {
         let mut denies = dead(vec![attempt(1, "unknown", None)]);
         denies.may_have_it = false;
         untrue(&denies, &[request(1, None)]);
+        untrue(&denies, &[]);
+        let other_class = contradiction(&attempt(1, "transient", Some(200)), Some(&request(1, Some(200))));
+        assert!(other_class.is_some_and(|text| text.contains("told as transient")));
         let backwards = Told {
             attempts: vec![
                 ToldAttempt { started: 9_000, ..attempt(1, "transient", None) },

@@ -109,4 +109,33 @@ mod tests {
         let stranger = FunctionProcess { pid: own, emulator: parent, started: 0, function: "f".to_owned() };
         assert!(!stranger.send(Signal::Thaw));
     }
+
+    /// Looks at a child that runs a binary of this name, with the variable of a function.
+    fn look_at_child(binary: &str, look: impl FnOnce(u32) -> Option<FunctionProcess>) -> Option<FunctionProcess> {
+        let folder = std::env::temp_dir().join(format!("rig-{}-{binary}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy("/bin/sleep", folder.join(binary)).unwrap();
+        let mut child =
+            Command::new(folder.join(binary)).arg("60").env("AWS_LAMBDA_FUNCTION_NAME", "f").spawn().unwrap();
+        // The kernel shows its variables a moment after it has started.
+        while fs::read(format!("/proc/{}/environ", child.id())).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let found = look(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+        found
+    }
+
+    #[test]
+    fn only_a_child_of_the_emulator_that_runs_a_functions_binary_is_one() {
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        let found = look_at_child("bootstrap", |pid| {
+            assert_eq!(look(pid, parent), None, "of somebody else");
+            look(pid, own)
+        });
+        assert_eq!(found.map(|process| process.function), Some("f".to_owned()));
+        assert_eq!(look_at_child("other", |pid| look(pid, own)), None);
+    }
 }
