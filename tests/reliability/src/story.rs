@@ -1,0 +1,179 @@
+//! The words that stories are written in: what producers and operators do, what is killed, and how the world recovers.
+
+use domain::endpoint_state::Status;
+use domain::id::StateKey;
+use domain::id::{DeliveryKey, sha256_hex};
+use domain::message::{Intake, parse};
+use domain::ports::EndpointStates;
+use domain::time::{DAY_MS, Millis};
+use serde_json::{Value, json};
+use testkit::executor::TaskId;
+use testkit::samples::LIMITS;
+
+use crate::fates::Mode;
+use crate::weather::Weather;
+use crate::world::World;
+
+/// The longest time that a delivery may need to end, once nothing is broken any more.
+const RECOVERY_MS: i64 = 3 * DAY_MS;
+
+/// A webhook.
+#[derive(Clone, Debug)]
+pub struct Webhook<'a> {
+    /// Event id.
+    pub id: &'a str,
+    /// Endpoint id.
+    pub endpoint: &'a str,
+    /// Which of several payloads.
+    pub variant: u32,
+    /// Not before.
+    pub deliver_at: Option<Millis>,
+    /// Not after.
+    pub deliver_by: Option<Millis>,
+}
+
+impl<'a> Webhook<'a> {
+    /// A webhook without times.
+    pub const fn new(id: &'a str, endpoint: &'a str) -> Self {
+        Self { id, endpoint, variant: 0, deliver_at: None, deliver_by: None }
+    }
+
+    /// Its message.
+    pub fn body(&self) -> String {
+        let mut body =
+            json!({"id": self.id, "endpoint": self.endpoint, "body": format!("{} {}", self.id, self.variant)});
+        for (name, time) in [("deliver_at", self.deliver_at), ("deliver_by", self.deliver_by)] {
+            if let Some(time) = time {
+                body[name] = json!(time.to_string());
+            }
+        }
+        body.to_string()
+    }
+}
+
+impl World {
+    /// Notes what a webhook promises, and returns its message.
+    pub fn promise(&self, webhook: &Webhook<'_>) -> String {
+        let body = webhook.body();
+        let Ok(Intake::Webhook(message)) = parse(&body, &LIMITS) else { panic!("a good message: {body}") };
+        self.ledger.promise(&message.key, |promise| {
+            promise.messages += 1;
+            promise.deliver_at = promise.deliver_at.max(message.deliver_at);
+            promise.deliver_by = promise.deliver_by.max(message.deliver_by);
+            let hash = message.payload.hash();
+            if !promise.payloads.iter().any(|(known, _)| *known == hash) {
+                promise.payloads.push((hash, message.payload.body.clone()));
+            }
+        });
+        body
+    }
+
+    /// A producer sends a webhook.
+    pub fn send(&self, webhook: &Webhook<'_>) {
+        let body = self.promise(webhook);
+        self.produce(&body);
+    }
+
+    /// A producer sends something that is not accepted.
+    pub fn send_refused(&self, body: &str) {
+        self.ledger.refuse(sha256_hex(body.as_bytes()));
+        self.produce(body);
+    }
+
+    /// A producer cancels.
+    pub fn cancel(&self, id: &str, endpoint: &str) {
+        self.may_be_cancelled(id, endpoint);
+        self.produce(&json!({"cancel": {"id": id, "endpoint": endpoint}, "reason": "no"}).to_string());
+    }
+
+    /// Somebody asks for a cancel.
+    pub fn may_be_cancelled(&self, id: &str, endpoint: &str) {
+        let key = DeliveryKey::parse(id, endpoint).expect("a good key");
+        self.ledger.promise(&key, |promise| promise.cancels += 1);
+    }
+
+    /// Runs until a task has ended.
+    pub fn finish(&mut self, task: TaskId) {
+        let limit = self.executor.now().plus(DAY_MS);
+        while self.running.contains_key(&task) && self.step(limit) {}
+    }
+
+    /// Runs until so many requests have reached receivers, or nothing more happens now.
+    pub fn until_requests(&mut self, key: &str, count: usize) {
+        let key = DeliveryKey::parse(key, "p").expect("a good key");
+        let now = self.executor.now();
+        while self.ledger.arrivals(&key).len() < count && self.step(now) {}
+    }
+
+    /// Kills whatever runs.
+    pub fn kill_all(&mut self) {
+        let tasks: Vec<TaskId> = self.running.keys().copied().collect();
+        for task in tasks {
+            self.executor.kill(task);
+        }
+        self.collect();
+    }
+
+    /// One run of the sweep, to its end.
+    pub fn sweep(&mut self, run: &'static str) {
+        let task = self.start_sweep(0, run);
+        self.finish(task);
+    }
+
+    /// An operator's call; repeated once when no answer comes, as a person would.
+    pub fn operate(&mut self, action: &Value) -> Value {
+        for _ in 0..2 {
+            self.answers.clear();
+            let task = self.start_operator(action.clone());
+            self.finish(task);
+            if let Some(answer) = self.answers.pop_front() {
+                return answer;
+            }
+        }
+        Value::Null
+    }
+
+    /// An operator sets an endpoint's state.
+    pub fn set_endpoint(&mut self, endpoint: &str, state: &str) {
+        self.operate(&json!({"action": "endpoint", "endpoint": endpoint, "set": state, "reason": "because"}));
+    }
+
+    /// An operator approves a proposal.
+    pub fn approve(&mut self, proposed: &Value, redrive_id: &str) -> Value {
+        self.operate(&json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive_id, "reason": "fixed"}))
+    }
+
+    /// Nothing is broken any more, receivers accept, schedules run, and operators let all endpoints go on. Runs until
+    /// nothing is left to do, or long enough.
+    pub fn recover(&mut self, endpoints: &[&str]) {
+        self.decider.set(Mode::Calm);
+        self.decider.set_down(false);
+        self.weather = Weather::default();
+        self.receiver.calm.set(true);
+        for worker in &self.deliver {
+            worker.clock.set_skew(0);
+        }
+        for endpoint in endpoints {
+            self.register(endpoint);
+            let key = StateKey::stored(endpoint);
+            let state = futures_now(self.table.endpoint_state(&key, true));
+            if state.is_some_and(|state| state.status != Status::Active) || self.watch.open() > 0 {
+                self.set_endpoint(endpoint, "active");
+            }
+        }
+        if !self.scheduled {
+            self.schedule();
+        }
+        let limit = self.executor.now().plus(RECOVERY_MS);
+        while !self.is_quiet() && self.step(limit) {}
+    }
+}
+
+/// The result of something that waits for nothing.
+fn futures_now<T, E>(future: impl Future<Output = Result<T, E>>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(result) => result.ok(),
+        std::task::Poll::Pending => None,
+    }
+}
