@@ -55,6 +55,8 @@ struct State {
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
     endpoints: HashMap<StateKey, EndpointState>,
+    /// What they were before, and when they changed: a cache may still say so.
+    endpoints_before: HashMap<StateKey, (EndpointState, Millis)>,
     answers: HashMap<DeliveryKey, KeptAnswer>,
     stream: Vec<Record>,
     writes: u64,
@@ -96,7 +98,8 @@ impl MemoryDeliveries {
         self.state.borrow_mut().watcher = Some(watcher);
     }
 
-    /// From now on, changes take as long as `lag` says to show in the indexes.
+    /// From now on, changes take as long as `lag` says to show in the indexes, and a read that need not be fresh is as old as
+    /// a cache may be.
     pub fn let_indexes_lag(&self, clock: VirtualClock, lag: Lag) {
         self.state.borrow_mut().lag = Some((clock, lag));
     }

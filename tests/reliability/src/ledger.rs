@@ -154,6 +154,11 @@ impl Ledger {
         self.inner.borrow().arrivals.get(key).cloned().unwrap_or_default()
     }
 
+    /// How many requests reached receivers.
+    pub fn requests(&self) -> u64 {
+        self.inner.borrow().arrivals.values().map(|arrivals| arrivals.len() as u64).sum()
+    }
+
     /// From now on, tells the story of this delivery.
     pub fn trace(&self, key: &str) {
         self.inner.borrow_mut().traced = Some(key.to_owned());
@@ -162,7 +167,7 @@ impl Ledger {
     /// Adds a line to the story, if it is about the traced delivery.
     pub fn tell(&self, about: &str, at: Millis, line: impl FnOnce() -> String) {
         let mut inner = self.inner.borrow_mut();
-        if inner.traced.as_deref().is_some_and(|key| about.contains(key)) {
+        if inner.traced.as_deref() == Some(about) {
             let line = format!("{at}  {}", line());
             inner.trace.push(line);
         }

@@ -51,6 +51,9 @@ pub enum Manner {
     Blocked,
 }
 
+/// Called with the key of each request that arrives.
+pub type Forbidden = Rc<dyn Fn(&DeliveryKey)>;
+
 /// All receivers. Clones share them.
 #[derive(Clone)]
 pub struct Receiver {
@@ -59,6 +62,7 @@ pub struct Receiver {
     chance: Chance,
     script: Rc<RefCell<VecDeque<Reply>>>,
     manners: Rc<RefCell<HashMap<String, Manner>>>,
+    forbidden: Rc<RefCell<Option<Forbidden>>>,
     /// Everybody accepts from now on.
     pub calm: Rc<Cell<bool>>,
 }
@@ -66,7 +70,20 @@ pub struct Receiver {
 impl Receiver {
     /// Receivers that accept everything.
     pub fn new(gate: Gate, ledger: Ledger, chance: Chance) -> Self {
-        Self { gate, ledger, chance, script: Rc::default(), manners: Rc::default(), calm: Rc::default() }
+        Self {
+            gate,
+            ledger,
+            chance,
+            script: Rc::default(),
+            manners: Rc::default(),
+            forbidden: Rc::default(),
+            calm: Rc::default(),
+        }
+    }
+
+    /// Shows every request to somebody who knows whether it may be.
+    pub fn watch(&self, forbidden: Forbidden) {
+        *self.forbidden.borrow_mut() = Some(forbidden);
     }
 
     /// Will do these, in order, whoever is asked.
@@ -157,6 +174,9 @@ impl Sender for Receiver {
         let at = self.gate.executor.now();
         let arrival = Arrival { attempt, at, body: request.body.to_vec(), accepted, told: None };
         let number = self.ledger.arrived(&key, arrival);
+        if let Some(forbidden) = &*self.forbidden.borrow() {
+            forbidden(&key);
+        }
         if fate == Fate::DieAfter {
             self.gate.executor.die().await;
         }

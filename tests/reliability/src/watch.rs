@@ -115,6 +115,11 @@ impl Watch {
         self.seen.violations.borrow_mut().push(violation);
     }
 
+    /// The time.
+    pub fn now(&self) -> Millis {
+        self.seen.executor.now()
+    }
+
     /// What was broken so far.
     pub fn violations(&self) -> Vec<Violation> {
         self.seen.violations.borrow().clone()

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 
-use domain::id::EndpointKey;
+use domain::id::{EndpointKey, StateKey};
 use domain::ports::Received;
 use domain::record::Record;
 use domain::time::Millis;
@@ -25,9 +25,12 @@ use crate::fates::{Decider, Mode};
 use crate::ledger::Ledger;
 use crate::receiver::Receiver;
 use crate::settings::{INTAKE_MAX_RECEIVES, RETRY_MAX_RECEIVES, START, TIMING};
-use crate::watch::Watch;
+use crate::watch::{Check, Watch};
 use crate::weather::Weather;
 use crate::workers::{self, DeliverWorker, OperatorWorker, SweepWorker};
+
+/// A pause bites at the next claim: after the longest invocation, the age of a cached state, and what clocks differ.
+const PAUSE_BITES_MS: i64 = TIMING.function_ms + 10_000 + 10_000;
 
 /// Something that happens at its time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +120,14 @@ impl World {
         let intake = queue().with_dead_letters(INTAKE_MAX_RECEIVES, &intake_dlq);
         let retry = queue().with_dead_letters(RETRY_MAX_RECEIVES, &retry_dlq);
         let receiver = Receiver::new(gate.clone(), ledger.clone(), Chance::new(seed ^ 0x7ece));
+        let (states, eyes) = (table.clone(), watch.clone());
+        receiver.watch(Rc::new(move |key| {
+            if let Some(since) = states.held_back_since(&StateKey::registered(&key.endpoint))
+                && eyes.now().since(since) > PAUSE_BITES_MS
+            {
+                eyes.broken(Check::Untimely, key, "a request to an endpoint that is held back");
+            }
+        }));
         let ports = workers::Ports {
             gate,
             bug,

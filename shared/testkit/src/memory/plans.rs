@@ -3,7 +3,7 @@
 use domain::endpoint_state::EndpointState;
 use domain::id::StateKey;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
-use domain::ports::{EndpointStates, Plans, StoreError};
+use domain::ports::{Clock, EndpointStates, Plans, StoreError};
 use domain::time::Millis;
 
 use super::MemoryDeliveries;
@@ -51,9 +51,25 @@ impl Plans for MemoryDeliveries {
     }
 }
 
+/// A state that was read is used for so long, in milliseconds.
+const CACHED_MS: i64 = 10_000;
+
+impl MemoryDeliveries {
+    /// Since when an endpoint is held back.
+    pub fn held_back_since(&self, key: &StateKey) -> Option<Millis> {
+        self.state.borrow().endpoints.get(key).filter(|state| state.status.holds().is_some()).map(|state| state.since)
+    }
+}
+
 impl EndpointStates for MemoryDeliveries {
-    async fn endpoint_state(&self, key: &StateKey, _fresh: bool) -> Result<EndpointState, StoreError> {
+    async fn endpoint_state(&self, key: &StateKey, fresh: bool) -> Result<EndpointState, StoreError> {
         let state = self.state.borrow();
+        if let Some((clock, _)) = state.lag.as_ref().filter(|_| !fresh)
+            && let Some((before, changed_at)) = state.endpoints_before.get(key)
+            && clock.now().since(*changed_at) < CACHED_MS
+        {
+            return Ok(before.clone());
+        }
         Ok(state.endpoints.get(key).cloned().unwrap_or_else(|| EndpointState::untouched(key)))
     }
 
@@ -62,7 +78,10 @@ impl EndpointStates for MemoryDeliveries {
         if there.rev != old.rev {
             return Ok(there == *new);
         }
-        self.state.borrow_mut().endpoints.insert(new.key.clone(), new.clone());
+        let mut state = self.state.borrow_mut();
+        let now = state.lag.as_ref().map_or(Millis(0), |(clock, _)| clock.now());
+        state.endpoints_before.insert(new.key.clone(), (there, now));
+        state.endpoints.insert(new.key.clone(), new.clone());
         Ok(true)
     }
 
