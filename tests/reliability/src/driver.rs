@@ -180,6 +180,11 @@ impl World {
 
     /// Starts an invocation of `deliver`.
     pub(crate) fn start(&mut self, worker: usize, retry: bool, messages: Vec<Received>) -> TaskId {
+        self.start_for(worker, retry, messages, TIMING.function_ms)
+    }
+
+    /// Starts one that may take so many milliseconds.
+    pub(crate) fn start_for(&mut self, worker: usize, retry: bool, messages: Vec<Received>, ms: i64) -> TaskId {
         let (handler, clock) = (Rc::clone(&self.deliver[worker].handler), self.deliver[worker].clock.clone());
         if self.chance.per_million(self.weather.clock_jump) {
             self.ledger.count("clock_jump");
@@ -188,13 +193,13 @@ impl World {
         let event = batch(&messages, if retry { RETRY_ARN } else { INTAKE_ARN });
         let answer = Rc::new(RefCell::new(None));
         let slot = Rc::clone(&answer);
-        let deadline = clock.now().plus(TIMING.function_ms);
+        let deadline = clock.now().plus(ms);
         let task = self.executor.spawn(async move {
             let answered = handler.handle(event, deadline).await;
             *slot.borrow_mut() = answered.ok();
         });
         self.running.insert(task, Running::Batch { worker, retry, messages, answer });
-        self.limit(task, TIMING.function_ms);
+        self.limit(task, ms);
         task
     }
 
@@ -247,7 +252,17 @@ impl World {
                         self.acknowledge(retry, &messages, &answer);
                     }
                 }
-                Some(Running::Operator { answer }) => self.answers.extend(answer.take()),
+                Some(Running::Operator { answer }) => {
+                    let answer = answer.take();
+                    let decided = answer.as_ref().map(|answer| &answer["plan"]);
+                    if let Some(decided) = decided
+                        && let (Some(plan), Some(id)) =
+                            (decided["plan_id"].as_str(), decided["approval"]["redrive_id"].as_str())
+                    {
+                        self.ledger.decided(plan, id);
+                    }
+                    self.answers.extend(answer);
+                }
                 Some(Running::Sweep) | None => {}
             }
         }

@@ -29,7 +29,7 @@ pub enum Mode {
     One(u64, Fate),
     /// Chance.
     Storm(Rates),
-    /// All calls work; only those that can matter to one delivery are points: what it is about contains one of these words.
+    /// All calls work; only those that can matter to one delivery are points: these words are what it is about, or its name.
     About(Vec<String>),
 }
 
@@ -131,7 +131,7 @@ impl Fates for Decider {
             Mode::Calm | Mode::One(..) => Some((0, 0)),
             Mode::About(words) => {
                 let about = call.about.to_string();
-                words.iter().any(|word| about.contains(word) || call.name == word).then_some((0, 0))
+                words.iter().any(|word| about == *word || call.name == word).then_some((0, 0))
             }
             Mode::Storm(rates) => {
                 let delay = || {

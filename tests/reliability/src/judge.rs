@@ -78,6 +78,9 @@ impl World {
                 self.watch.broken(Check::Lost, &sha256, "a message that is not accepted was not kept");
             }
         }
+        for (plan, decisions) in self.ledger.decisions().into_iter().filter(|(_, decisions)| decisions.len() > 1) {
+            self.watch.broken(Check::DecidedTwice, &plan, format!("confirmed: {decisions:?}"));
+        }
         let mut duplicates = Duplicates::default();
         for (key, promise) in &promises {
             let arrivals = self.ledger.arrivals(key);

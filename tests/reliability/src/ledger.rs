@@ -2,7 +2,7 @@
 //! judges the system against this, never against what the system says of itself.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use domain::id::DeliveryKey;
@@ -55,6 +55,8 @@ struct Inner {
     counts: BTreeMap<&'static str, u64>,
     /// Hashes of messages that must be kept as rejected.
     refused: Vec<String>,
+    /// By plan, the decisions that were confirmed.
+    decisions: BTreeMap<String, BTreeSet<String>>,
     killed: HashSet<TaskId>,
     /// Which task claimed which attempt.
     claims: HashMap<(DeliveryKey, u32), TaskId>,
@@ -82,6 +84,16 @@ impl Ledger {
     /// The hashes of such messages.
     pub fn refused(&self) -> Vec<String> {
         self.inner.borrow().refused.clone()
+    }
+
+    /// An operator was told that this decision about a plan is the one that counts.
+    pub fn decided(&self, plan: &str, redrive_id: &str) {
+        self.inner.borrow_mut().decisions.entry(plan.to_owned()).or_default().insert(redrive_id.to_owned());
+    }
+
+    /// By plan, the decisions that were confirmed.
+    pub fn decisions(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.inner.borrow().decisions.clone()
     }
 
     /// A fault was injected.

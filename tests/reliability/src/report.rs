@@ -24,7 +24,7 @@ pub struct Report {
 }
 
 /// All checks, in the order in which they are reported.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check::Lost,
     Check::Stuck,
     Check::OverBudget,
@@ -37,6 +37,7 @@ const CHECKS: [Check; 12] = [
     Check::Expiring,
     Check::PayloadMissing,
     Check::NeedlesslyAbandoned,
+    Check::DecidedTwice,
 ];
 
 impl Report {

@@ -105,6 +105,28 @@ impl World {
         while self.ledger.arrivals(&key).len() < count && self.step(now) {}
     }
 
+    /// Runs one task to its end, and nobody else.
+    pub fn only(&mut self, task: TaskId) {
+        while self.running.contains_key(&task) {
+            let ready = self.executor.ready();
+            match (0..ready).find(|index| self.executor.task_of(*index) == task) {
+                Some(index) => self.executor.go(index),
+                None => match self.executor.next_timer() {
+                    Some(at) => self.executor.advance_to(at),
+                    None => return,
+                },
+            }
+            self.collect();
+        }
+    }
+
+    /// A proposal about one event, while everybody else stands still.
+    pub fn propose_only(&mut self, id: &str) -> Value {
+        let task = self.start_operator(json!({"action": "propose", "filter": {"ids": [id]}}));
+        self.only(task);
+        self.answers.pop_front().unwrap_or_default()
+    }
+
     /// Kills whatever runs.
     pub fn kill_all(&mut self) {
         let tasks: Vec<TaskId> = self.running.keys().copied().collect();

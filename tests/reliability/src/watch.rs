@@ -39,6 +39,8 @@ pub enum Check {
     PayloadMissing,
     /// An attempt is recorded as abandoned, and nothing had happened to it.
     NeedlesslyAbandoned,
+    /// Two decisions about one plan were both confirmed.
+    DecidedTwice,
 }
 
 impl Check {
@@ -57,6 +59,7 @@ impl Check {
             Self::Expiring => "expiring",
             Self::PayloadMissing => "payload_missing",
             Self::NeedlesslyAbandoned => "needlessly_abandoned",
+            Self::DecidedTwice => "decided_twice",
         }
     }
 }

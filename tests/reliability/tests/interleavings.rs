@@ -1,0 +1,25 @@
+//! All orders of two on one delivery, a sample of three.
+#![allow(clippy::print_stdout, reason = "the number of orders is the result")]
+
+use reliability::broken::Bug;
+use reliability::interleave::try_all;
+use reliability::races::RACES;
+
+#[test]
+fn nothing_is_lost_stuck_or_sent_needlessly_in_whatever_order() {
+    let summary = try_all(RACES, None);
+    println!("{} orders of {} races", summary.schedules, summary.by_race.len());
+    println!("{:?}", summary.by_race);
+    println!("explained duplicates: {:?}", summary.ambiguous);
+    for line in summary.broken.iter().take(60) {
+        println!("{line}");
+    }
+    assert_eq!(summary.broken.len(), 0, "broken promises");
+}
+
+#[test]
+fn orders_find_stores_that_do_not_look_at_what_they_replace() {
+    for bug in [Bug::SwapWithoutCondition, Bug::ClaimTwice, Bug::PlanWithoutCondition] {
+        assert_ne!(try_all(RACES, Some(bug)).broken.len(), 0, "{bug:?}");
+    }
+}
