@@ -84,6 +84,16 @@ impl MemoryQueue {
         message_id
     }
 
+    /// Puts a message on it that has been received so often elsewhere.
+    pub fn send_received(&self, body: &str, receives: u32) {
+        let message_id = self.send(body, 0);
+        let mut messages = self.messages.borrow_mut();
+        let number = messages.numbers.get(&message_id).copied();
+        if let Some((message, _)) = number.and_then(|number| messages.all.get_mut(&number)) {
+            message.receives = receives;
+        }
+    }
+
     fn number(&self) -> u32 {
         self.sent.set(self.sent.get() + 1);
         self.sent.get()

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use testkit::hostile::Fate;
 
 use crate::broken::Bug;
+use crate::chance::Chance;
 use crate::fates::Mode;
 use crate::judge::Duplicates;
 use crate::stories::Story;
@@ -50,6 +51,8 @@ pub fn tell(story: &Story, mode: Mode, bug: Option<Bug>, traced: Option<&str>) -
 pub struct Summary {
     /// Points tried: a call and a fault.
     pub points: u64,
+    /// Pairs of points tried.
+    pub pairs: u64,
     /// By story.
     pub by_story: BTreeMap<&'static str, u64>,
     /// Duplicates that are explained, by cause.
@@ -58,30 +61,33 @@ pub struct Summary {
     pub broken: Vec<String>,
 }
 
-/// Tries every crash point of some stories.
-pub fn try_all(stories: &[Story], bug: Option<Bug>) -> Summary {
+/// Tries every crash point of some stories, and so many pairs of them per story, drawn by chance.
+pub fn try_all(stories: &[Story], pairs: u64, bug: Option<Bug>) -> Summary {
     let mut summary = Summary::default();
+    let chance = Chance::new(1);
     for story in stories {
-        let calm = tell(story, Mode::One(u64::MAX, Fate::Pass), bug, None);
-        note(&mut summary, story, "no fault", &calm);
-        for number in 0..calm.calls {
-            for fate in Fate::FAULTS {
-                let told = tell(story, Mode::One(number, fate), bug, None);
-                note(&mut summary, story, &format!("call {number} {}", fate.name()), &told);
-            }
+        let calm = tell(story, Mode::Chosen(Vec::new()), bug, None);
+        note(&mut summary, story, &[], &calm);
+        let singles = (0..calm.calls).flat_map(|number| Fate::FAULTS.map(|fate| vec![(number, fate)]));
+        // After the first fault there may be more calls than in the calm story.
+        let point = || (chance.below(calm.calls + 20), *chance.pick(&Fate::FAULTS));
+        let pairs = (0..pairs).map(|_| vec![point(), point()]);
+        for chosen in singles.chain(pairs) {
+            let told = tell(story, Mode::Chosen(chosen.clone()), bug, None);
+            note(&mut summary, story, &chosen, &told);
         }
     }
     summary
 }
 
-fn note(summary: &mut Summary, story: &Story, point: &str, told: &Told) {
-    summary.points += 1;
+fn note(summary: &mut Summary, story: &Story, point: &[(u64, Fate)], told: &Told) {
+    *(if point.len() > 1 { &mut summary.pairs } else { &mut summary.points }) += 1;
     *summary.by_story.entry(story.name).or_default() += 1;
     for (cause, count) in &told.duplicates.ambiguous {
         *summary.ambiguous.entry(cause).or_default() += count;
     }
     for violation in &told.violations {
         let Violation { check, key, why } = violation;
-        summary.broken.push(format!("{}, {point}: {} {key}: {why}", story.name, check.name()));
+        summary.broken.push(format!("{}, {point:?}: {} {key}: {why}", story.name, check.name()));
     }
 }

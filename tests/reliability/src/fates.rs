@@ -25,8 +25,8 @@ pub struct Rates {
 pub enum Mode {
     /// All calls work, and each is a point at which others may go first.
     Calm,
-    /// The call of that number, counted from 0, has that fate.
-    One(u64, Fate),
+    /// The calls of these numbers, counted from 0, have these fates.
+    Chosen(Vec<(u64, Fate)>),
     /// Chance.
     Storm(Rates),
     /// All calls work; only those that can matter to one delivery are points: these words are what it is about, or its name.
@@ -45,26 +45,15 @@ struct Inner {
     chance: Chance,
     mode: RefCell<Mode>,
     calls: Cell<u64>,
-    names: RefCell<Vec<&'static str>>,
-    /// The tables fail every call.
-    down: Cell<bool>,
+    /// So many of a hundred calls of the tables fail.
+    down: Cell<u8>,
 }
 
 impl Decider {
     /// Decides by `mode`.
     pub fn new(executor: Executor, ledger: Ledger, chance: Chance, mode: Mode) -> Self {
         let mode = RefCell::new(mode);
-        Self {
-            inner: Rc::new(Inner {
-                executor,
-                ledger,
-                chance,
-                mode,
-                calls: Cell::new(0),
-                names: RefCell::default(),
-                down: Cell::new(false),
-            }),
-        }
+        Self { inner: Rc::new(Inner { executor, ledger, chance, mode, calls: Cell::new(0), down: Cell::new(0) }) }
     }
 
     /// Decides by another mode from now on.
@@ -72,19 +61,14 @@ impl Decider {
         *self.inner.mode.borrow_mut() = mode;
     }
 
-    /// From now on the tables fail every call, or do not.
-    pub fn set_down(&self, down: bool) {
-        self.inner.down.set(down);
+    /// From now on the tables fail so many of a hundred calls, beside what happens to them anyway.
+    pub fn set_down(&self, percent: u8) {
+        self.inner.down.set(percent);
     }
 
     /// How many calls were made.
     pub fn calls(&self) -> u64 {
         self.inner.calls.get()
-    }
-
-    /// The names of the calls that were made, while one call was to be chosen.
-    pub fn names(&self) -> Vec<&'static str> {
-        self.inner.names.borrow().clone()
     }
 }
 
@@ -95,12 +79,11 @@ impl Fates for Decider {
         inner.calls.set(number + 1);
         let fate = match &*inner.mode.borrow() {
             Mode::Calm | Mode::About(_) => Fate::Pass,
-            Mode::One(chosen, fate) => {
-                inner.names.borrow_mut().push(call.name);
-                if *chosen == number { *fate } else { Fate::Pass }
-            }
+            Mode::Chosen(chosen) => chosen.iter().find(|(at, _)| *at == number).map_or(Fate::Pass, |(_, fate)| *fate),
             Mode::Storm(_)
-                if inner.down.get() && !matches!(call.name, "post" | "ack" | "relay" | "receive" | "delete") =>
+                if inner.down.get() > 0
+                    && inner.chance.below(100) < u64::from(inner.down.get())
+                    && !matches!(call.name, "post" | "ack" | "relay" | "receive" | "delete") =>
             {
                 Fate::FailBefore
             }
@@ -128,7 +111,7 @@ impl Fates for Decider {
     fn delays(&self, call: &Call<'_>) -> Option<(i64, i64)> {
         let inner = &self.inner;
         match &*inner.mode.borrow() {
-            Mode::Calm | Mode::One(..) => Some((0, 0)),
+            Mode::Calm | Mode::Chosen(_) => Some((0, 0)),
             Mode::About(words) => {
                 let about = call.about.to_string();
                 words.iter().any(|word| about == *word || call.name == word).then_some((0, 0))
@@ -136,7 +119,8 @@ impl Fates for Decider {
             Mode::Storm(rates) => {
                 let delay = || {
                     if inner.chance.per_million(rates.very_slow) {
-                        inner.chance.between(500, 20_000)
+                        inner.ledger.slow(call.name, call.about, inner.executor.now());
+                        inner.chance.between(500, 44_000)
                     } else if inner.chance.per_million(rates.slow) {
                         inner.chance.between(1, 40)
                     } else {

@@ -12,10 +12,14 @@ use crate::fates::Mode;
 use crate::races::Race;
 use crate::world::World;
 
-/// Orders tried of one race at most.
-const MOST: u64 = 40_000;
-/// Orders sampled where there are too many.
-const SAMPLE: u64 = 4_000;
+/// How many orders are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Of one race at most, in order.
+    pub most: u64,
+    /// By chance, where those were not all.
+    pub sample: u64,
+}
 
 /// What all orders of some races came to.
 #[derive(Debug, Default)]
@@ -57,12 +61,12 @@ impl Path {
 }
 
 /// Tries the orders of some races.
-pub fn try_all(races: &[Race], bug: Option<Bug>) -> Summary {
+pub fn try_all(races: &[Race], effort: Effort, bug: Option<Bug>) -> Summary {
     let mut summary = Summary::default();
     for race in races {
         let mut path = Some(Path { prescribed: Vec::new(), taken: Vec::new() });
         let mut count = 0;
-        while !race.sampled && count < MOST {
+        while !race.sampled && count < effort.most {
             let Some(mut this) = path.take() else { break };
             run(race, bug, &mut summary, &mut |of| this.pick(of));
             count += 1;
@@ -71,7 +75,7 @@ pub fn try_all(races: &[Race], bug: Option<Bug>) -> Summary {
         let all = !race.sampled && path.is_none();
         if !all {
             let chance = Chance::new(1);
-            for _ in 0..SAMPLE {
+            for _ in 0..effort.sample {
                 run(race, bug, &mut summary, &mut |of| usize::try_from(chance.below(of as u64)).unwrap_or(0));
                 count += 1;
             }

@@ -106,6 +106,14 @@ impl Ledger {
         self.tell(&about, at, || format!("fault: {} on {call}", fate.name()));
     }
 
+    /// A call is made to take seconds: its invocation may end before its answer comes.
+    pub fn slow(&self, call: &'static str, about: &dyn std::fmt::Display, at: Millis) {
+        self.count("very_slow");
+        let about = about.to_string();
+        self.inner.borrow_mut().hits.entry(about.clone()).or_default().push(at);
+        self.tell(&about, at, || format!("slow: {call}"));
+    }
+
     /// Something else that was done to the system.
     pub fn count(&self, what: &'static str) {
         *self.inner.borrow_mut().counts.entry(what).or_default() += 1;

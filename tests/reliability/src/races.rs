@@ -60,7 +60,7 @@ races! {
     a_rearm_and_a_wake_up SWEEP, false;
     two_approvals PLANS, false;
     an_approval_and_the_sweep PLANS, false;
-    two_plans_of_one_dead_letter PLANS, false;
+    two_plans_of_one_dead_letter ["get_many"], false;
     an_approval_and_a_late_acceptance PLANS, false;
     the_dlq_and_its_message SWEEP, false;
     three_copies [], true;

@@ -21,6 +21,7 @@ pub struct Report {
     states: BTreeMap<String, u64>,
     calls: u64,
     requests: u64,
+    most_writes: u64,
 }
 
 /// All checks, in the order in which they are reported.
@@ -54,6 +55,7 @@ impl Report {
             states: BTreeMap::new(),
             calls: 0,
             requests: 0,
+            most_writes: 0,
         }
     }
 
@@ -63,6 +65,7 @@ impl Report {
         self.deliveries += deliveries;
         self.calls += outcome.calls;
         self.requests += outcome.requests;
+        self.most_writes = self.most_writes.max(outcome.most_writes);
         for violation in &outcome.violations {
             *self.broken.entry(violation.check).or_default() += 1;
         }
@@ -91,6 +94,7 @@ impl Report {
             "rounds": self.rounds,
             "port_calls": self.calls,
             "requests": self.requests,
+            "most_writes_of_one_record": self.most_writes,
             "duplicates_ambiguous": self.ambiguous.values().sum::<u64>(),
             "duplicates_ambiguous_by_cause": self.ambiguous,
             "faults_injected": self.faults,

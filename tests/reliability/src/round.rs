@@ -45,6 +45,8 @@ pub struct Outcome {
     pub late: BTreeMap<i64, u64>,
     /// Records by their final state.
     pub states: BTreeMap<String, u64>,
+    /// The most writes of one record.
+    pub most_writes: u64,
     /// Requests that reached receivers.
     pub requests: u64,
     /// The story of the traced delivery.
@@ -74,7 +76,7 @@ impl Round {
             world.clock.clone(),
             Rc::new(move || match lag.below(1_000) {
                 _ if !lags => 0,
-                0 => lag.between(1_000, 20_000),
+                0 => lag.between(1_000, 60_000),
                 1..100 => lag.between(0, 500),
                 _ => 0,
             }),
@@ -94,8 +96,9 @@ impl Round {
         world.check_moved();
         world.recover(&ENDPOINTS.map(|(endpoint, _)| endpoint));
         let duplicates = world.judge();
-        let mut states = BTreeMap::new();
+        let (mut states, mut most_writes) = (BTreeMap::new(), 0);
         for record in world.table.all() {
+            most_writes = most_writes.max(record.rev);
             *states.entry(record.state.to_string()).or_default() += 1;
         }
         Outcome {
@@ -105,6 +108,7 @@ impl Round {
             calls: world.decider.calls(),
             late: world.watch.late(),
             states,
+            most_writes,
             requests: world.ledger.requests(),
             trace: world.ledger.story(),
         }

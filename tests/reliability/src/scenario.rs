@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::chance::Chance;
 use crate::fates::Rates;
 use crate::receiver::Manner;
-use crate::settings::START;
+use crate::settings::{INTAKE_MAX_RECEIVES, START};
 use crate::story::Webhook;
 use crate::weather::Weather;
 use crate::world::World;
@@ -32,7 +32,8 @@ pub const ENDPOINTS: [(&str, Manner); 12] = [
 ];
 
 /// What can be left out of a round to see whether it matters.
-pub const PARTS: [&str; 26] = [
+pub const PARTS: [&str; 27] = [
+    "dead_letters",
     "fail_before",
     "fail_after",
     "repeat",
@@ -76,10 +77,10 @@ pub enum Action {
     Remove(&'static str),
     /// An endpoint is there again.
     Register(&'static str),
-    /// The tables are not available.
-    Down,
-    /// They are again.
-    Up,
+    /// A message was received too often and is in the transport DLQ.
+    DeadLetter(u32),
+    /// The tables fail so many of a hundred calls.
+    Down(u8),
 }
 
 /// A webhook of a round.
@@ -131,7 +132,7 @@ pub fn weather(chance: &Chance, has: &dyn Fn(&str) -> bool) -> (Rates, Weather) 
             rate("die_after", 150),
         ],
         slow: if has("slow") { 150_000 } else { 0 },
-        very_slow: rate("slow", 150),
+        very_slow: rate("slow", 300),
     };
     let weather = Weather {
         reorder: has("reorder"),
@@ -168,7 +169,8 @@ pub fn draw(chance: &Chance, deliveries: u32, has: &dyn Fn(&str) -> bool) -> Sce
         let from = deliver_at.map_or(at, |later| later.max(at));
         let deliver_by = (times && chance.below(10) == 0).then(|| from.plus(chance.between(-1_000, 3_600_000)));
         made.push(Made { id: format!("e{delivery}"), endpoint, deliver_at, deliver_by });
-        actions.push((at, Action::Send(delivery, 0)));
+        let dead = has("dead_letters") && chance.below(50) == 0;
+        actions.push((at, if dead { Action::DeadLetter(delivery) } else { Action::Send(delivery, 0) }));
         if has("duplicate_message") && chance.below(10) == 0 {
             for _ in 0..=chance.below(3) {
                 let spread = *chance.pick(&[0, 1_000, 90_000, 600_000, ACTIVE_MS]);
@@ -190,8 +192,8 @@ pub fn draw(chance: &Chance, deliveries: u32, has: &dyn Fn(&str) -> bool) -> Sce
     if has("outage") && chance.below(3) == 0 {
         let down = START.plus(chance.between(0, ACTIVE_MS / 2));
         let minutes = *chance.pick(&[1, 10, 40, 110]);
-        actions.push((down, Action::Down));
-        actions.push((down.plus(minutes * 60_000), Action::Up));
+        actions.push((down, Action::Down(*chance.pick(&[100, 100, 50, 20]))));
+        actions.push((down.plus(minutes * 60_000), Action::Down(0)));
     }
     Scenario { made, actions }
 }
@@ -219,7 +221,11 @@ fn operators(chance: &Chance, actions: &mut Vec<(Millis, Action)>) {
                 actions.push((back, Action::Register(endpoint)));
                 actions.push((back, set("active")));
             }
-            4 => actions.push((at, set("active"))),
+            4 => {
+                actions.push((at, set("active")));
+                actions.push((at.plus(chance.between(0, 2_000)), set("paused")));
+                actions.push((at.plus(chance.between(0, 4_000)), set("active")));
+            }
             5 => {
                 let filter = json!({"state": "held"});
                 actions.push((at, Action::Operate(json!({"action": "propose", "filter": filter}).to_string())));
@@ -257,11 +263,17 @@ impl World {
                 self.remove(endpoint);
             }
             Action::Register(endpoint) => self.register(endpoint),
-            Action::Down => {
-                self.ledger.count("outage");
-                self.decider.set_down(true);
+            Action::DeadLetter(delivery) => {
+                let body = self.promise(&scenario.made[*delivery as usize].webhook(0));
+                self.ledger.count("dead_lettered_message");
+                self.intake_dlq.send_received(&body, INTAKE_MAX_RECEIVES);
             }
-            Action::Up => self.decider.set_down(false),
+            Action::Down(percent) => {
+                if *percent > 0 {
+                    self.ledger.count(if *percent == 100 { "outage" } else { "brownout" });
+                }
+                self.decider.set_down(*percent);
+            }
         }
     }
 }

@@ -6,18 +6,24 @@ use crate::scenario::PARTS;
 use crate::watch::{Check, Violation};
 
 /// Seeds tried for each smaller round.
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 6;
+/// Deliveries run in all while shrinking: the patience of the person who waits.
+const PATIENCE: u64 = 400_000;
 
 /// The smallest failing round that was found, and what it breaks.
 pub fn shrink(round: &Round, check: Check) -> (Round, Violation) {
     let mut best = round.clone();
     let mut violation = fails(&best, check).expect("the round fails");
-    let mut smaller = true;
+    let (mut smaller, mut left) = (true, PATIENCE);
     while smaller {
         smaller = false;
         for candidate in candidates(&best) {
             let seeds = (0..SEEDS).map(|i| Round { seed: candidate.seed.wrapping_add(i), ..candidate.clone() });
             for round in seeds {
+                left = left.saturating_sub(u64::from(round.deliveries) + 200);
+                if left == 0 {
+                    return (best, violation);
+                }
                 if let Some(found) = fails(&round, check) {
                     (best, violation) = (round, found);
                     smaller = true;

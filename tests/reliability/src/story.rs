@@ -169,7 +169,7 @@ impl World {
     /// nothing is left to do, or long enough.
     pub fn recover(&mut self, endpoints: &[&str]) {
         self.decider.set(Mode::Calm);
-        self.decider.set_down(false);
+        self.decider.set_down(0);
         self.weather = Weather::default();
         self.receiver.calm.set(true);
         for worker in &self.deliver {

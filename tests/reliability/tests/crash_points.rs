@@ -6,8 +6,8 @@ use reliability::stories::STORIES;
 
 #[test]
 fn nothing_is_lost_stuck_or_sent_needlessly_wherever_a_call_fails() {
-    let summary = try_all(STORIES, None);
-    println!("{} crash points in {} stories", summary.points, summary.by_story.len());
+    let summary = try_all(STORIES, 100, None);
+    println!("{} crash points and {} pairs in {} stories", summary.points, summary.pairs, summary.by_story.len());
     println!("{:?}", summary.by_story);
     println!("explained duplicates: {:?}", summary.ambiguous);
     for line in summary.broken.iter().take(60) {
