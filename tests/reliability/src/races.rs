@@ -13,6 +13,7 @@ use crate::world::World;
 pub type Start = Box<dyn FnOnce(&mut World) -> TaskId>;
 
 /// A race.
+#[derive(Clone, Copy)]
 pub struct Race {
     /// Its name.
     pub name: &'static str,

@@ -167,7 +167,8 @@ pub fn draw(chance: &Chance, deliveries: u32, has: &dyn Fn(&str) -> bool) -> Sce
         let times = has("times");
         let deliver_at = (times && chance.below(10) == 0).then(|| at.plus(chance.between(-5_000, ACTIVE_MS)));
         let from = deliver_at.map_or(at, |later| later.max(at));
-        let deliver_by = (times && chance.below(10) == 0).then(|| from.plus(chance.between(-1_000, 3_600_000)));
+        let earliest = if deliver_at.is_some() { 1 } else { -1_000 };
+        let deliver_by = (times && chance.below(10) == 0).then(|| from.plus(chance.between(earliest, 3_600_000)));
         made.push(Made { id: format!("e{delivery}"), endpoint, deliver_at, deliver_by });
         let dead = has("dead_letters") && chance.below(50) == 0;
         actions.push((at, if dead { Action::DeadLetter(delivery) } else { Action::Send(delivery, 0) }));

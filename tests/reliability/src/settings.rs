@@ -13,6 +13,8 @@ pub use domain::settings::{INTAKE_MAX_RECEIVES, RETRY_MAX_RECEIVES};
 pub const START: Millis = Millis(1_796_083_200_000);
 /// The times of the template.
 pub const TIMING: Timing = Timing { request_ms: 10_000, function_ms: 45_000, lease_ms: 60_000, visibility_ms: 270_000 };
+/// Visibility timeout of the transport DLQs, in milliseconds.
+pub const DLQ_VISIBILITY_MS: i64 = 120_000;
 /// How long a sweep or an operator's call may take, in milliseconds.
 pub const OTHER_FUNCTIONS_MS: i64 = 60_000;
 /// How long things are kept.

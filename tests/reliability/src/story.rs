@@ -1,10 +1,7 @@
 //! The words that stories are written in: what producers and operators do, what is killed, and how the world recovers.
 
-use domain::endpoint_state::Status;
-use domain::id::StateKey;
-use domain::id::{DeliveryKey, sha256_hex};
+use domain::id::{DeliveryKey, StateKey, sha256_hex};
 use domain::message::{Intake, parse};
-use domain::ports::EndpointStates;
 use domain::time::{DAY_MS, Millis};
 use serde_json::{Value, json};
 use testkit::executor::TaskId;
@@ -14,8 +11,8 @@ use crate::fates::Mode;
 use crate::weather::Weather;
 use crate::world::World;
 
-/// The longest time that a delivery may need to end, once nothing is broken any more.
-const RECOVERY_MS: i64 = 3 * DAY_MS;
+/// Once nothing is broken any more, operators look so often, a day apart, unless all is quiet before.
+const LOOKS: usize = 3;
 
 /// A webhook.
 #[derive(Clone, Debug)]
@@ -175,27 +172,24 @@ impl World {
         for worker in &self.deliver {
             worker.clock.set_skew(0);
         }
-        for endpoint in endpoints {
-            self.register(endpoint);
-            let key = StateKey::stored(endpoint);
-            let state = futures_now(self.table.endpoint_state(&key, true));
-            if state.is_some_and(|state| state.status != Status::Active) || self.watch.open() > 0 {
-                self.set_endpoint(endpoint, "active");
-            }
-        }
         if !self.scheduled {
             self.schedule();
         }
-        let limit = self.executor.now().plus(RECOVERY_MS);
-        while !self.is_quiet() && self.step(limit) {}
-    }
-}
-
-/// The result of something that waits for nothing.
-fn futures_now<T, E>(future: impl Future<Output = Result<T, E>>) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-        std::task::Poll::Ready(result) => result.ok(),
-        std::task::Poll::Pending => None,
+        for endpoint in endpoints {
+            self.register(endpoint);
+            if self.removed.borrow().contains(*endpoint) {
+                self.set_endpoint(endpoint, "active");
+            }
+        }
+        // A late answer may disable an endpoint again: operators look more than once. One that is active they leave alone.
+        for _ in 0..LOOKS {
+            for endpoint in endpoints {
+                if self.table.held_back_since(&StateKey::stored(endpoint)).is_some() {
+                    self.set_endpoint(endpoint, "active");
+                }
+            }
+            let limit = self.executor.now().plus(DAY_MS);
+            while !self.is_quiet() && self.step(limit) {}
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use domain::id::{EndpointKey, StateKey};
@@ -24,7 +24,7 @@ use crate::chance::Chance;
 use crate::fates::{Decider, Mode};
 use crate::ledger::Ledger;
 use crate::receiver::Receiver;
-use crate::settings::{INTAKE_MAX_RECEIVES, RETRY_MAX_RECEIVES, START, TIMING};
+use crate::settings::{DLQ_VISIBILITY_MS, INTAKE_MAX_RECEIVES, RETRY_MAX_RECEIVES, START, TIMING};
 use crate::watch::{Check, Watch};
 use crate::weather::Weather;
 use crate::workers::{self, DeliverWorker, OperatorWorker, SweepWorker};
@@ -100,6 +100,8 @@ pub struct World {
     pub due: VecDeque<u32>,
     /// Schedules run.
     pub scheduled: bool,
+    /// Endpoints that were removed once: what was held for them waits for an operator's word.
+    pub(crate) removed: RefCell<BTreeSet<String>>,
 }
 
 impl World {
@@ -116,7 +118,8 @@ impl World {
         let eyes = watch.clone();
         table.watch(Rc::new(move |old, new| eyes.write(old, new)));
         let queue = || MemoryQueue::new(clock.clone(), TIMING.visibility_ms);
-        let (intake_dlq, retry_dlq) = (queue(), queue());
+        let dead_queue = || MemoryQueue::new(clock.clone(), DLQ_VISIBILITY_MS);
+        let (intake_dlq, retry_dlq) = (dead_queue(), dead_queue());
         let intake = queue().with_dead_letters(INTAKE_MAX_RECEIVES, &intake_dlq);
         let retry = queue().with_dead_letters(RETRY_MAX_RECEIVES, &retry_dlq);
         let receiver = Receiver::new(gate.clone(), ledger.clone(), Chance::new(seed ^ 0x7ece));
@@ -167,6 +170,7 @@ impl World {
             numbers: Cell::new(0),
             due: VecDeque::new(),
             scheduled: false,
+            removed: RefCell::default(),
         }
     }
 
@@ -178,6 +182,7 @@ impl World {
 
     /// Removes an endpoint.
     pub fn remove(&self, id: &str) {
+        self.removed.borrow_mut().insert(id.to_owned());
         let key = EndpointKey::registered(id).expect("a good id");
         self.endpoints.set(&key, domain::endpoint::Found::Removed);
     }

@@ -3,7 +3,7 @@
 
 use reliability::broken::Bug;
 use reliability::interleave::{Effort, try_all};
-use reliability::races::RACES;
+use reliability::races::{RACES, Race};
 
 #[test]
 fn nothing_is_lost_stuck_or_sent_needlessly_in_whatever_order() {
@@ -19,8 +19,13 @@ fn nothing_is_lost_stuck_or_sent_needlessly_in_whatever_order() {
 
 #[test]
 fn orders_find_stores_that_do_not_look_at_what_they_replace() {
-    for bug in [Bug::SwapWithoutCondition, Bug::ClaimTwice, Bug::PlanWithoutCondition] {
-        let effort = Effort { most: 60, sample: 0 };
-        assert_ne!(try_all(RACES, effort, Some(bug)).broken.len(), 0, "{bug:?}");
+    for (bug, race) in [
+        (Bug::SwapWithoutCondition, "takeover_by_two_messages"),
+        (Bug::ClaimTwice, "a_wake_up_twice"),
+        (Bug::PlanWithoutCondition, "two_approvals"),
+    ] {
+        let race: Vec<Race> = RACES.iter().filter(|r| r.name == race).copied().collect();
+        let found = try_all(&race, Effort { most: 1_000, sample: 100 }, Some(bug));
+        assert_ne!(found.broken.len(), 0, "{bug:?}");
     }
 }
