@@ -149,7 +149,7 @@ impl MemoryQueue {
 
     /// Loses all its messages.
     pub fn clear(&self) {
-        self.messages.borrow_mut().clear();
+        *self.messages.borrow_mut() = Messages::default();
     }
 
     /// Makes its messages look as if they had been received so often.
@@ -167,11 +167,6 @@ impl MemoryQueue {
     /// The messages it holds, visible or not.
     pub fn all(&self) -> Vec<Received> {
         self.messages.borrow().all.values().map(|(message, _)| message.clone()).collect()
-    }
-
-    /// How many messages are visible now.
-    pub fn visible(&self) -> usize {
-        self.messages.borrow().by_time.range(..=(self.clock.now(), u32::MAX)).count()
     }
 
     /// How many messages it holds, visible or not.
@@ -197,7 +192,7 @@ impl DeadQueue for MemoryQueue {
 
     async fn visible(&self) -> Result<u64, StoreError> {
         let now = self.clock.now();
-        Ok(self.messages.borrow().iter().filter(|m| m.visible_at <= now).count() as u64)
+        Ok(self.messages.borrow().by_time.range(..=(now, u32::MAX)).count() as u64)
     }
 }
 

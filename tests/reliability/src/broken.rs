@@ -6,7 +6,7 @@ use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
 use domain::plan::{Frozen, Plan};
 use domain::ports::{
-    Claimed, Created, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError, Stored, Swapped,
+    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError, Stored, Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
@@ -166,12 +166,12 @@ impl<D: Deliveries> Deliveries for Broken<D> {
         self.inner.kept_answer(key).await
     }
 
-    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
-        self.inner.arm_cursor(shard).await
+    async fn cursor(&self, cursor: Cursor) -> Result<Option<Millis>, StoreError> {
+        self.inner.cursor(cursor).await
     }
 
-    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError> {
-        self.inner.set_arm_cursor(shard, to).await
+    async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError> {
+        self.inner.set_cursor(cursor, to).await
     }
 }
 

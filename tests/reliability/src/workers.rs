@@ -5,7 +5,7 @@ use std::rc::Rc;
 use deliver::deliver::Deliver;
 use deliver::handler::Handler;
 use dlq_sweep::handler::{Depth, Queues, Sweep};
-use domain::ports::StoreError;
+use domain::ports::{DeadQueue, StoreError};
 use redrive_approve::handler::Operator;
 use testkit::executor::WorkerClock;
 use testkit::hostile::{Gate, Hostile};
@@ -27,8 +27,8 @@ type SweepHandler = Sweep<Table, Payloads, Dead, Dead, QueueDepth, WorkerClock>;
 pub(crate) struct QueueDepth(MemoryQueue);
 
 impl Depth for QueueDepth {
-    async fn visible(&self) -> Result<i64, StoreError> {
-        Ok(i64::try_from(self.0.visible()).unwrap_or(i64::MAX))
+    async fn visible(&self) -> Result<u64, StoreError> {
+        DeadQueue::visible(&self.0).await
     }
 }
 

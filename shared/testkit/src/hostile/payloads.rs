@@ -45,4 +45,8 @@ impl<Q: DeadQueue> DeadQueue for Hostile<Q> {
     async fn delete(&self, message: &Received) -> Result<(), StoreError> {
         self.write("delete", &message.message_id, || self.inner.delete(message)).await
     }
+
+    async fn visible(&self) -> Result<u64, StoreError> {
+        self.read("visible", &"", || self.inner.visible()).await
+    }
 }

@@ -2,7 +2,7 @@
 
 use domain::id::{DeliveryKey, EventId};
 use domain::kept_answer::KeptAnswer;
-use domain::ports::{Claimed, Created, Deliveries, ItemKey, Lane, Page, Range, StoreError, Stored, Swapped};
+use domain::ports::{Claimed, Created, Cursor, Deliveries, ItemKey, Lane, Page, Range, StoreError, Stored, Swapped};
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
 use domain::time::Millis;
@@ -57,11 +57,11 @@ impl<D: Deliveries> Deliveries for Hostile<D> {
         self.read("kept_answer", key, || self.inner.kept_answer(key)).await
     }
 
-    async fn arm_cursor(&self, shard: u8) -> Result<Option<Millis>, StoreError> {
-        self.read("arm_cursor", &shard, || self.inner.arm_cursor(shard)).await
+    async fn cursor(&self, cursor: Cursor) -> Result<Option<Millis>, StoreError> {
+        self.read("cursor", &cursor.at().pk, || self.inner.cursor(cursor)).await
     }
 
-    async fn set_arm_cursor(&self, shard: u8, to: Millis) -> Result<(), StoreError> {
-        self.write("set_arm_cursor", &shard, || self.inner.set_arm_cursor(shard, to)).await
+    async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError> {
+        self.write("set_cursor", &cursor.at().pk, || self.inner.set_cursor(cursor, to)).await
     }
 }
