@@ -2,15 +2,14 @@
 PYTHON ?= python3
 STACK ?= redeliver
 SECONDS ?= 600
-DELIVERIES ?= 20000
 SEED ?= 1
 RIG = REDELIVER_STACK=$(CURDIR)/.local/stack.json cargo test -q -p redeliver-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down cli test check fuzz chaos table-faults deploy smoke clean
+.PHONY: help up run down cli test check fuzz crash-points interleavings sim chaos table-faults deploy smoke clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: ## Start the local stack: emulator, real binaries, real template (first time: some minutes)
 	@$(PYTHON) local/stack.py up
@@ -33,6 +32,17 @@ check: ## The quick checks: format, lints, tests without AWS, the template
 fuzz: ## Look for bytes that break what must hold, SECONDS=600 for each target; stops at a finding
 	@local/fuzz.sh $(SECONDS)
 
+crash-points: ## Break every call of every story, one at a time and in pairs (a minute)
+	@cargo run --quiet -p reliability --bin points -- crash
+
+interleavings: ## Try every order of two on one delivery (some minutes)
+	@cargo run --quiet -p reliability --bin points -- orders
+
+sim: DELIVERIES ?= 1000000
+sim: ## Simulate a million deliveries with everything that can go wrong (DELIVERIES=n SEED=n)
+	@cargo run --quiet -p reliability --bin sim -- $(DELIVERIES) $(SEED)
+
+chaos table-faults: DELIVERIES ?= 20000
 chaos: up ## Kill, freeze and starve real processes under load (DELIVERIES=20000 SEED=1)
 	@$(RIG) --test chaos -- --deliveries $(DELIVERIES) --seed $(SEED)
 

@@ -16,8 +16,9 @@ use domain::wakeup::{self, WakeUp};
 
 use crate::handler::{Depth, Run, Sweep};
 
-/// A message received from a transport DLQ more often than this is rejected without being parsed.
-const MAX_RECEIVES: u32 = 3;
+/// A message received from a transport DLQ more often than this is rejected without being parsed: it may be what the sweep
+/// dies of. An hour of runs, because a table that fails now and then makes good messages come back too.
+const MAX_RECEIVES: u32 = 12;
 /// Receives that a message has behind it when SQS moves it: one more than `maxReceiveCount`, since SQS counts on across
 /// queues. A test holds them against the template.
 const INTAKE_RECEIVES: u32 = domain::settings::INTAKE_MAX_RECEIVES + 1;
@@ -72,6 +73,8 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                     return;
                 }
             };
+            let mut unavailable = false;
+            // Each has its own try, whatever became of the others: it has been received, and receiving counts.
             for message in messages {
                 let drained = match name {
                     "intake" => self.drain_intake(run, &message).await,
@@ -94,10 +97,11 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                 };
                 if let Err(error) = settled {
                     run.evidence.errors.push(format!("{name} DLQ, message {}: {error}", message.message_id));
-                    if matches!(error, StoreError::Unavailable(_)) {
-                        return;
-                    }
+                    unavailable |= matches!(error, StoreError::Unavailable(_));
                 }
+            }
+            if unavailable {
+                return;
             }
         }
         run.evidence.pages_left += 1;

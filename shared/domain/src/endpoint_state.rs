@@ -46,9 +46,10 @@ pub struct EndpointState {
     pub rev: u64,
 }
 
-/// After an endpoint was resumed, a delivery may still come to be held by somebody who looked just before, and an index
-/// may lag: a release is complete only when it finds nothing so many milliseconds later.
-const SETTLES_MS: i64 = 60 * SECOND_MS;
+/// After an endpoint was resumed, a delivery may still come to be held by somebody who looked just before and took as long
+/// as a function can run (15 minutes), and an index may lag by minutes: a release is complete only when it finds nothing so
+/// many milliseconds later.
+const SETTLES_MS: i64 = 1_200 * SECOND_MS;
 /// What was held goes out at so many per second in the first minute, and twice as many in each following one …
 const FIRST_RATE: i64 = 10;
 /// … up to so many.
@@ -84,6 +85,12 @@ impl EndpointState {
     pub fn settled(&self, now: Millis) -> Option<Self> {
         let over = self.released.is_some() && now.since(self.since) > SETTLES_MS;
         over.then(|| Self { released: None, rev: self.rev + 1, ..self.clone() })
+    }
+
+    /// Whether a delivery that is held since then is the business of this resume. One that came to be held later would only be
+    /// held again, for the same reason, as long as the release lasts.
+    pub fn covers(&self, held_since: Millis) -> bool {
+        held_since.since(self.since) <= SETTLES_MS
     }
 
     /// When the delivery number `index` that is released becomes due: never before now.
@@ -130,10 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_over_when_nothing_came_for_a_minute() {
+    fn a_release_is_over_when_nothing_came_for_twenty_minutes_and_covers_what_was_held_until_then() {
         let state = resumed().released_more(3);
-        assert_eq!((state.released, state.settled(Millis(60_000))), (Some(3), None));
-        assert_eq!(state.settled(Millis(60_001)).map(|s| (s.released, s.status)), Some((None, Status::Active)));
+        assert_eq!((state.released, state.settled(Millis(1_200_000))), (Some(3), None));
+        assert_eq!((state.covers(Millis(1_200_000)), state.covers(Millis(1_200_001))), (true, false));
+        assert_eq!(state.settled(Millis(1_200_001)).map(|s| (s.released, s.status)), Some((None, Status::Active)));
         assert_eq!(state.set(Status::Paused, "", Millis(1)).released, None, "a new pause ends the release");
     }
 }

@@ -69,7 +69,8 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
     /// How many deliveries would be released now.
     pub async fn pending(&self, key: &StateKey, until: Millis) -> Result<u32, StoreError> {
         let mut pending = 0;
-        if self.store.endpoint_state(key, true).await?.released.is_none() {
+        let state = self.store.endpoint_state(key, true).await?;
+        if state.released.is_none() {
             return Ok(0);
         }
         for shard in 0..ENDPOINT_SHARDS {
@@ -79,7 +80,7 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
                 let range =
                     Range { lane: &lane, from: Millis(0), to: Millis(i64::MAX), after: after.as_ref(), limit: PAGE };
                 let page = self.store.rows(range).await?;
-                let records = self.records(&page.rows).await?;
+                let records = self.records(&state, &page.rows).await?;
                 pending += u32::try_from(records.len()).unwrap_or(u32::MAX);
                 after = page.rows.last().cloned().or(after);
                 if !page.more {
@@ -90,8 +91,8 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
         Ok(pending)
     }
 
-    /// The deliveries behind some rows that wait for their endpoint.
-    async fn records(&self, rows: &[Row]) -> Result<Vec<Record>, StoreError> {
+    /// The deliveries behind some rows that wait for their endpoint, and are this resume's business.
+    async fn records(&self, state: &EndpointState, rows: &[Row]) -> Result<Vec<Record>, StoreError> {
         let keys: Vec<ItemKey> = rows.iter().map(|row| row.at.clone()).collect();
         let stored = self.store.get_many(&keys).await?;
         let waits_for_it = |record: &Record| match record.state {
@@ -110,7 +111,7 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
         let now = self.clock.now();
         let in_time = |record: &Record| record.deliver_by.is_none_or(|by| by > now);
         let records = stored.into_iter().filter_map(|stored| match stored {
-            Stored::Delivery(record) => Some(*record).filter(|r| waits_for_it(r) && in_time(r)),
+            Stored::Delivery(record) => Some(*record).filter(|r| waits_for_it(r) && in_time(r) && state.covers(r.since)),
             Stored::Rejected(_) | Stored::Unreadable(..) => None,
         });
         Ok(records.collect())
@@ -118,7 +119,7 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
 
     async fn page(&self, state: &EndpointState, rows: &[Row]) -> Result<u32, StoreError> {
         let mut released = 0;
-        for record in self.records(rows).await? {
+        for record in self.records(state, rows).await? {
             let now = self.clock.now();
             let due = state.slot(state.released.unwrap_or(0).saturating_add(released), now);
             released += u32::from(self.release(&record, due, now).await?);

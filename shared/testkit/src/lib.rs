@@ -5,6 +5,8 @@
 
 pub mod clock;
 pub mod conformance;
+pub mod executor;
+pub mod hostile;
 pub mod memory;
 pub mod queue;
 pub mod samples;

@@ -1,34 +1,53 @@
-//! The tables in memory. Indexes are exact and immediate here; the real ones may lag.
+//! The tables in memory. Indexes are exact and immediate, unless the table is told to let them lag like the real ones;
+//! batch reads answer in an order of their own, as the real ones do.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::rc::Rc;
 
-use domain::endpoint::Found;
 use domain::endpoint_state::EndpointState;
-use domain::id::{DeliveryKey, EndpointKey, EventId, StateKey};
+use domain::id::{DeliveryKey, EventId, StateKey};
 use domain::kept_answer::KeptAnswer;
-use domain::payload::Payload;
-use domain::plan::{CHUNK, Frozen, Plan, PlanState};
-use domain::ports::{
-    Claimed, Created, Cursor, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row,
-    StoreError, Stored, Swapped,
-};
+use domain::plan::{Frozen, Plan};
+use domain::ports::{Claimed, Clock, Created, Cursor, Deliveries, ItemKey, Page, Range, StoreError, Stored, Swapped};
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
-use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use domain::transition;
 use domain::wakeup::Waiting;
 
+use crate::clock::VirtualClock;
+
+mod index;
+mod payloads;
+mod plans;
+
+use index::Index;
+pub use payloads::{MemoryEndpoints, MemoryPayloads};
+
+/// Sees every write of a record: what was there, and what is there now.
+pub type Watcher = Rc<dyn Fn(Option<&Record>, &Record)>;
+/// How many milliseconds a change takes to show in the indexes.
+pub type Lag = Rc<dyn Fn() -> i64>;
+
 /// The deliveries table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct MemoryDeliveries {
     state: Rc<RefCell<State>>,
 }
 
-#[derive(Debug, Default)]
+impl fmt::Debug for MemoryDeliveries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryDeliveries({} records)", self.state.borrow().records.len())
+    }
+}
+
+#[derive(Default)]
 struct State {
+    index: Index,
+    watcher: Option<Watcher>,
+    lag: Option<(VirtualClock, Lag)>,
     records: BTreeMap<(String, String), Record>,
     rejected: BTreeMap<String, Rejected>,
     cursors: HashMap<Cursor, Millis>,
@@ -36,6 +55,8 @@ struct State {
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
     endpoints: HashMap<StateKey, EndpointState>,
+    /// What they were before, and when they changed: a cache may still say so.
+    endpoints_before: HashMap<StateKey, (EndpointState, Millis)>,
     answers: HashMap<DeliveryKey, KeptAnswer>,
     stream: Vec<Record>,
     writes: u64,
@@ -52,7 +73,12 @@ impl State {
         if Waiting::of(record).is_some() {
             self.stream.push(record.clone());
         }
-        self.records.insert(at(&record.key), record.clone());
+        let now = self.lag.as_ref().map_or(Millis(0), |(clock, lag)| clock.now().plus(lag()));
+        self.index.record(record, now);
+        let old = self.records.insert(at(&record.key), record.clone());
+        if let Some(watcher) = &self.watcher {
+            watcher(old.as_ref(), record);
+        }
     }
 }
 
@@ -67,6 +93,27 @@ impl MemoryDeliveries {
         self.state.borrow().writes
     }
 
+    /// Shows every write of a record to `watcher`.
+    pub fn watch(&self, watcher: Watcher) {
+        self.state.borrow_mut().watcher = Some(watcher);
+    }
+
+    /// From now on, changes take as long as `lag` says to show in the indexes, and a read that need not be fresh is as old as
+    /// a cache may be.
+    pub fn let_indexes_lag(&self, clock: VirtualClock, lag: Lag) {
+        self.state.borrow_mut().lag = Some((clock, lag));
+    }
+
+    /// Looks at a record without copying it.
+    pub fn look<T>(&self, key: &DeliveryKey, see: impl FnOnce(&Record) -> T) -> Option<T> {
+        self.state.borrow().records.get(&at(key)).map(see)
+    }
+
+    /// The rejected messages.
+    pub fn rejected(&self) -> Vec<Rejected> {
+        self.state.borrow().rejected.values().cloned().collect()
+    }
+
     /// All records.
     pub fn all(&self) -> Vec<Record> {
         self.state.borrow().records.values().cloned().collect()
@@ -79,26 +126,26 @@ impl Deliveries for MemoryDeliveries {
     }
 
     async fn of_event(&self, event: &EventId) -> Result<Vec<Record>, StoreError> {
-        Ok(self.state.borrow().records.values().filter(|r| r.key.event == *event).cloned().collect())
+        let pk = format!("E#{event}");
+        let state = self.state.borrow();
+        let of_event = state.records.range((pk.clone(), String::new())..).take_while(|((there, _), _)| *there == pk);
+        Ok(of_event.map(|(_, record)| record.clone()).collect())
     }
 
     async fn get_many(&self, keys: &[ItemKey]) -> Result<Vec<Stored>, StoreError> {
         let state = self.state.borrow();
-        let mut distinct: Vec<&ItemKey> = Vec::new();
-        for key in keys {
-            if !distinct.contains(&key) {
-                distinct.push(key);
+        let mut distinct: Vec<(&str, &str)> = keys.iter().map(|key| (key.sk.as_str(), key.pk.as_str())).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        // Backwards: in no order that a caller may have asked for.
+        let found = distinct.into_iter().rev().filter_map(|(sk, pk)| match pk.strip_prefix("R#") {
+            Some(sha) => state.rejected.get(sha).map(|r| Stored::Rejected(Box::new(r.clone()))),
+            None => {
+                let there = state.records.get(&(pk.to_owned(), sk.to_owned()));
+                there.map(|r| Stored::Delivery(Box::new(r.clone())))
             }
-        }
-        Ok(distinct
-            .into_iter()
-            .filter_map(|key| match key.pk.strip_prefix("R#") {
-                Some(sha) => state.rejected.get(sha).map(|r| Stored::Rejected(Box::new(r.clone()))),
-                None => {
-                    state.records.get(&(key.pk.clone(), key.sk.clone())).map(|r| Stored::Delivery(Box::new(r.clone())))
-                }
-            })
-            .collect())
+        });
+        Ok(found.collect())
     }
 
     async fn create(&self, record: &Record) -> Result<Created, StoreError> {
@@ -150,14 +197,10 @@ impl Deliveries for MemoryDeliveries {
     }
 
     async fn rows(&self, range: Range<'_>) -> Result<Page, StoreError> {
-        let mut rows = self.matching(&range);
-        if let Some(after) = range.after {
-            let last = (after.sort, after.at.pk.clone(), after.at.sk.clone());
-            rows.retain(|r| (r.sort, r.at.pk.clone(), r.at.sk.clone()) > last);
-        }
-        let more = rows.len() > range.limit;
-        rows.truncate(range.limit);
-        Ok(Page { rows, more })
+        let mut state = self.state.borrow_mut();
+        let now = state.lag.as_ref().map_or(Millis(0), |(clock, _)| clock.now());
+        state.index.settle(now);
+        Ok(state.index.page(&range))
     }
 
     async fn reject(&self, rejected: &Rejected) -> Result<u32, StoreError> {
@@ -172,7 +215,9 @@ impl Deliveries for MemoryDeliveries {
                 there.expires_at = rejected.expires_at;
             })
             .or_insert_with(|| rejected.clone());
-        Ok(entry.seen)
+        let (seen, listed) = (entry.seen, entry.clone());
+        state.index.rejected(&listed);
+        Ok(seen)
     }
 
     async fn keep_answer(&self, key: &DeliveryKey, answer: &KeptAnswer, _until: Millis) -> Result<(), StoreError> {
@@ -197,185 +242,6 @@ impl Deliveries for MemoryDeliveries {
         let there = state.cursors.entry(cursor).or_insert(to);
         *there = if cursor.only_forward() { to.max(*there) } else { to };
         Ok(())
-    }
-}
-
-impl MemoryDeliveries {
-    fn matching(&self, range: &Range<'_>) -> Vec<Row> {
-        let state = self.state.borrow();
-        let mut rows: Vec<Row> = match range.lane {
-            Lane::Work(name, shard) => {
-                let lane = format!("{name}#{shard:02}");
-                let deliveries =
-                    state.records.values().filter(|r| r.lane().as_deref() == Some(&lane)).filter_map(|r| {
-                        Some(Row { at: ItemKey::of(&r.key), sort: r.due?, armed_at: r.armed_at, rearms: r.rearms })
-                    });
-                let rejected = state.rejected.values().filter(|r| r.lane() == lane).map(|r| Row {
-                    at: ItemKey { pk: format!("R#{}", r.sha256), sk: "R".to_owned() },
-                    sort: r.since,
-                    armed_at: None,
-                    rearms: 0,
-                });
-                deliveries.chain(rejected).collect()
-            }
-            Lane::Endpoint(name, state_key, shard) => {
-                let lane = format!("{name}#{state_key}#{shard}");
-                let here = state.records.values().filter(|r| r.endpoint_lane().as_deref() == Some(&lane));
-                here.map(|r| Row { at: ItemKey::of(&r.key), sort: r.since, armed_at: None, rearms: 0 }).collect()
-            }
-        };
-        rows.retain(|r| r.sort >= range.from && r.sort <= range.to);
-        rows.sort_by(|a, b| (a.sort, &a.at.pk, &a.at.sk).cmp(&(b.sort, &b.at.pk, &b.at.sk)));
-        rows
-    }
-}
-
-impl Plans for MemoryDeliveries {
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError> {
-        let mut state = self.state.borrow_mut();
-        for (i, chunk) in list.chunks(CHUNK).enumerate() {
-            state.chunks.insert((plan.id.clone(), i), chunk.to_vec());
-        }
-        state.plans.insert(plan.id.clone(), plan.clone());
-        Ok(())
-    }
-
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError> {
-        Ok(self.state.borrow().plans.get(id).cloned())
-    }
-
-    async fn chunk(&self, id: &str, chunk: usize) -> Result<Vec<Frozen>, StoreError> {
-        let chunks = self.state.borrow();
-        let list = chunks.chunks.get(&(id.to_owned(), chunk)).cloned();
-        list.ok_or_else(|| StoreError::Corrupt(format!("piece {chunk} of plan {id} is missing")))
-    }
-
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError> {
-        let mut state = self.state.borrow_mut();
-        match state.plans.get_mut(&old.id) {
-            Some(there) if there.rev == old.rev => {
-                *there = new.clone();
-                Ok(true)
-            }
-            Some(there) => Ok(there == new),
-            None => Ok(false),
-        }
-    }
-
-    async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, _now: Millis) -> Result<String, StoreError> {
-        let mut state = self.state.borrow_mut();
-        Ok(state.redrives.entry(redrive_id.to_owned()).or_insert_with(|| plan_id.to_owned()).clone())
-    }
-
-    async fn ramping(&self) -> Result<Vec<String>, StoreError> {
-        let state = self.state.borrow();
-        Ok(state.plans.values().filter(|p| p.state == PlanState::Ramping).map(|p| p.id.clone()).collect())
-    }
-}
-
-impl EndpointStates for MemoryDeliveries {
-    async fn endpoint_state(&self, key: &StateKey, _fresh: bool) -> Result<EndpointState, StoreError> {
-        let state = self.state.borrow();
-        Ok(state.endpoints.get(key).cloned().unwrap_or_else(|| EndpointState::untouched(key)))
-    }
-
-    async fn save_endpoint_state(&self, old: &EndpointState, new: &EndpointState) -> Result<bool, StoreError> {
-        let there = self.endpoint_state(&old.key, true).await?;
-        if there.rev != old.rev {
-            return Ok(there == *new);
-        }
-        self.state.borrow_mut().endpoints.insert(new.key.clone(), new.clone());
-        Ok(true)
-    }
-
-    async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError> {
-        let state = self.state.borrow();
-        Ok(state.endpoints.values().filter(|e| e.released.is_some()).map(|e| e.key.clone()).collect())
-    }
-}
-
-/// Payloads and their end, by delivery and hash.
-type Kept = BTreeMap<(String, String), (Payload, Millis)>;
-
-/// The payloads table.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryPayloads {
-    kept: Rc<RefCell<Kept>>,
-    raw: Rc<RefCell<BTreeMap<String, String>>>,
-}
-
-impl MemoryPayloads {
-    /// How many payloads are kept.
-    pub fn len(&self) -> usize {
-        self.kept.borrow().len()
-    }
-
-    /// True when none is kept.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Until when a payload is kept.
-    pub fn kept_until(&self, key: &DeliveryKey, hash: &str) -> Option<Millis> {
-        self.kept.borrow().get(&(key.to_string(), hash.to_owned())).map(|(_, until)| *until)
-    }
-
-    /// Loses all payloads.
-    pub fn clear(&self) {
-        self.kept.borrow_mut().clear();
-    }
-
-    /// The raw text of a rejected message.
-    pub fn raw(&self, sha256: &str) -> Option<String> {
-        self.raw.borrow().get(sha256).cloned()
-    }
-}
-
-impl Payloads for MemoryPayloads {
-    async fn keep(&self, key: &DeliveryKey, payload: &Payload, until: Millis) -> Result<(), StoreError> {
-        let mut kept = self.kept.borrow_mut();
-        let there = kept.entry((key.to_string(), payload.hash())).or_insert_with(|| (payload.clone(), until));
-        there.1 = there.1.max(until);
-        Ok(())
-    }
-
-    async fn load(&self, key: &DeliveryKey) -> Result<Vec<Payload>, StoreError> {
-        let name = key.to_string();
-        Ok(self.kept.borrow().iter().filter(|((k, _), _)| *k == name).map(|(_, (p, _))| p.clone()).collect())
-    }
-
-    async fn extend(&self, key: &DeliveryKey, hash: &str, until: Millis) -> Result<bool, StoreError> {
-        let mut kept = self.kept.borrow_mut();
-        let there = kept.get_mut(&(key.to_string(), hash.to_owned()));
-        Ok(there.map(|(_, end)| *end = until).is_some())
-    }
-
-    async fn keep_raw(&self, sha256: &str, raw: &str, _until: Millis) -> Result<(), StoreError> {
-        self.raw.borrow_mut().insert(sha256.to_owned(), raw.to_owned());
-        Ok(())
-    }
-}
-
-/// The registry of endpoints.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryEndpoints {
-    found: Rc<RefCell<HashMap<EndpointKey, Found>>>,
-}
-
-impl MemoryEndpoints {
-    /// Registers, changes or removes an endpoint.
-    pub fn set(&self, endpoint: &EndpointKey, found: Found) {
-        self.found.borrow_mut().insert(endpoint.clone(), found);
-    }
-}
-
-impl Endpoints for MemoryEndpoints {
-    async fn find(&self, endpoint: &EndpointKey, _fresh: bool) -> Result<Found, StoreError> {
-        Ok(self.found.borrow().get(endpoint).cloned().unwrap_or(Found::Unknown))
-    }
-
-    async fn inline_keys(&self) -> Result<Vec<Secret>, StoreError> {
-        Ok(vec![Secret::new(Scheme::V1, &[7; 32].into())])
     }
 }
 

@@ -603,12 +603,12 @@ async fn a_message_in_a_dlq_is_rejected_unparsed_only_after_it_has_been_received
     let world = World::new();
     let good = json!({"id": "e", "endpoint": "p", "body": "x"}).to_string();
     world.intake_dlq.send(&good, 0);
-    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 2);
+    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 11);
     world.sweep_run("reconcile").await;
     assert_eq!(world.record("e").await.state, State::Waiting(WaitingReason::Recovered));
     let poison = json!({"id": "f", "endpoint": "p", "body": "x"}).to_string();
     world.intake_dlq.send(&poison, 0);
-    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 3);
+    world.intake_dlq.set_receives(INTAKE_MAX_RECEIVES + 1 + 12);
     assert_eq!(world.sweep_run("reconcile").await.rejected, 1);
     assert_eq!(world.payloads.raw(&sha256_hex(poison.as_bytes())), Some(poison));
 }
