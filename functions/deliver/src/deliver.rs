@@ -168,11 +168,12 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
         if due > now && due.since(now) <= EARLY_MS {
             self.clock.sleep_until(due).await;
         }
-        if !self.time_left(job, endpoint) {
-            return Ok(Settled::Return);
-        }
         let mut refused = None;
         for _ in 0..CLAIMS {
+            // Each time: an earlier claim may have taken long to be refused.
+            if !self.time_left(job, endpoint) {
+                return Ok(Settled::Return);
+            }
             let lease = self.lease(job);
             match self.deliveries.claim(key, wake_up.attempt.saturating_sub(1), &lease, self.clock.now()).await? {
                 Claimed::Started(record) => return self.attempt_kept(job, *record, &kept, endpoint).await,

@@ -47,13 +47,25 @@ struct Inner {
     calls: Cell<u64>,
     /// So many of a hundred calls of the tables fail.
     down: Cell<u8>,
+    /// The next call of that name takes so many milliseconds.
+    slow: Cell<Option<(&'static str, i64)>>,
 }
 
 impl Decider {
     /// Decides by `mode`.
     pub fn new(executor: Executor, ledger: Ledger, chance: Chance, mode: Mode) -> Self {
         let mode = RefCell::new(mode);
-        Self { inner: Rc::new(Inner { executor, ledger, chance, mode, calls: Cell::new(0), down: Cell::new(0) }) }
+        Self {
+            inner: Rc::new(Inner {
+                executor,
+                ledger,
+                chance,
+                mode,
+                calls: Cell::new(0),
+                down: Cell::new(0),
+                slow: Cell::new(None),
+            }),
+        }
     }
 
     /// Decides by another mode from now on.
@@ -64,6 +76,11 @@ impl Decider {
     /// From now on the tables fail so many of a hundred calls, beside what happens to them anyway.
     pub fn set_down(&self, percent: u8) {
         self.inner.down.set(percent);
+    }
+
+    /// The next call of that name takes so many milliseconds until it takes effect.
+    pub fn slow_down(&self, name: &'static str, ms: i64) {
+        self.inner.slow.set(Some((name, ms)));
     }
 
     /// How many calls were made.
@@ -110,6 +127,10 @@ impl Fates for Decider {
 
     fn delays(&self, call: &Call<'_>) -> Option<(i64, i64)> {
         let inner = &self.inner;
+        if let Some((_, ms)) = inner.slow.get().filter(|(name, _)| *name == call.name) {
+            inner.slow.set(None);
+            return Some((ms, 0));
+        }
         match &*inner.mode.borrow() {
             Mode::Calm | Mode::Chosen(_) => Some((0, 0)),
             Mode::About(words) => {

@@ -6,6 +6,7 @@ use domain::delivery::State;
 use domain::id::DeliveryKey;
 use reliability::crash::ENDPOINTS;
 use reliability::fates::{Mode, Rates};
+use reliability::receiver::Reply;
 use reliability::settings::{INTAKE_MAX_RECEIVES, START};
 use reliability::story::Webhook;
 use reliability::world::World;
@@ -69,4 +70,22 @@ fn messages_in_the_dlq_are_not_rejected_as_poison_because_the_table_fails_now_an
     world.judge();
     let rejected = world.table.rejected().len();
     assert_eq!((rejected, world.watch.violations().len()), (0, 0), "{:?}", world.watch.violations());
+}
+
+#[test]
+fn a_claim_that_took_all_the_time_there_was_is_not_tried_again() {
+    let mut world = world(Mode::Calm);
+    world.receiver.then([Reply::Status(500)]);
+    world.send(&Webhook::new("e", "p"));
+    world.settle();
+    // The wake-up comes so early that the first claim is refused, and 44 of 45 seconds have passed when it is.
+    world.decider.slow_down("claim", 44_000);
+    for message in world.retry.all() {
+        world.retry.show_at(&message.message_id, world.executor.now());
+    }
+    world.pass_seconds(400);
+    world.judge();
+    assert_eq!((state(&world, "e").0, world.watch.violations().len()), (State::Delivered, 0));
+    let key = DeliveryKey::parse("e", "p").expect("a good key");
+    assert_eq!(world.table.look(&key, |record| record.attempt), Some(2), "no attempt was spent without a request");
 }
