@@ -1,7 +1,5 @@
 //! The port of the endpoints' operational states: items of the deliveries table, with a short cache for the sender.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use domain::endpoint_state::{EndpointState, Status};
 use domain::id::StateKey;
@@ -85,25 +83,7 @@ impl EndpointStates for DeliveryTable {
     }
 
     async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError> {
-        let (mut keys, mut start) = (Vec::new(), None);
-        loop {
-            let page = self
-                .client
-                .query()
-                .table_name(&self.table)
-                .index_name("work")
-                .key_condition_expression("lane = :lane")
-                .expression_attribute_values(":lane", s(RESUMED))
-                .set_exclusive_start_key(start)
-                .send()
-                .await
-                .map_err(|e| unavailable("looking for resumed endpoints", e))?;
-            let key = |item: &Item| Some(StateKey::stored(item.get("pk")?.as_s().ok()?.strip_prefix("EP#")?));
-            keys.extend(page.items().iter().filter_map(key));
-            start = page.last_evaluated_key;
-            if start.as_ref().is_none_or(HashMap::is_empty) {
-                return Ok(keys);
-            }
-        }
+        let keys = self.in_lane(RESUMED, "EP#", "looking for resumed endpoints").await?;
+        Ok(keys.iter().map(|key| StateKey::stored(key)).collect())
     }
 }

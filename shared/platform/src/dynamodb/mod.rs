@@ -12,6 +12,8 @@ pub mod item;
 mod payloads;
 mod plans;
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::DisplayErrorContext;
 use domain::endpoint_state::EndpointState;
@@ -41,6 +43,30 @@ impl DeliveryTable {
     pub async fn warm(&self) {
         let key = item::text_key("WARM", "UP");
         self.client.get_item().table_name(&self.table).set_key(Some(key)).send().await.ok();
+    }
+
+    /// What follows `prefix` in the partition keys of a lane of the `work` index that is not sharded.
+    async fn in_lane(&self, lane: &str, prefix: &str, what: &str) -> Result<Vec<String>, StoreError> {
+        let (mut names, mut start) = (Vec::new(), None);
+        loop {
+            let page = self
+                .client
+                .query()
+                .table_name(&self.table)
+                .index_name("work")
+                .key_condition_expression("lane = :lane")
+                .expression_attribute_values(":lane", item::s(lane))
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(|e| unavailable(what, e))?;
+            let name = |item: &item::Item| Some(item.get("pk")?.as_s().ok()?.strip_prefix(prefix)?.to_owned());
+            names.extend(page.items().iter().filter_map(name));
+            start = page.last_evaluated_key;
+            if start.as_ref().is_none_or(HashMap::is_empty) {
+                return Ok(names);
+            }
+        }
     }
 }
 

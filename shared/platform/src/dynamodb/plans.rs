@@ -1,8 +1,6 @@
 //! The port of the plans: items of the deliveries table. A plan is one JSON document beside the attributes that
 //! conditions and the index need.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{Plans, StoreError};
@@ -109,25 +107,6 @@ impl Plans for DeliveryTable {
     }
 
     async fn ramping(&self) -> Result<Vec<String>, StoreError> {
-        let (mut ids, mut start) = (Vec::new(), None);
-        loop {
-            let page = self
-                .client
-                .query()
-                .table_name(&self.table)
-                .index_name("work")
-                .key_condition_expression("lane = :lane")
-                .expression_attribute_values(":lane", s(RAMPING))
-                .set_exclusive_start_key(start)
-                .send()
-                .await
-                .map_err(|e| unavailable("looking for plans", e))?;
-            let id = |item: &Item| Some(item.get("pk")?.as_s().ok()?.strip_prefix("PLAN#")?.to_owned());
-            ids.extend(page.items().iter().filter_map(id));
-            start = page.last_evaluated_key;
-            if start.as_ref().is_none_or(HashMap::is_empty) {
-                return Ok(ids);
-            }
-        }
+        self.in_lane(RAMPING, "PLAN#", "looking for plans").await
     }
 }
