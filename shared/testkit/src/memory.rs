@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use domain::audit::{Decision, Entry, Head};
 use domain::endpoint::Found;
 use domain::endpoint_state::EndpointState;
 use domain::id::{DeliveryKey, EndpointKey, EventId, StateKey};
@@ -11,8 +12,8 @@ use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
 use domain::ports::{
-    Claimed, Created, Cursor, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans, Range, Row,
-    StoreError, Stored, Swapped,
+    Audit, Claimed, Created, Cursor, Deliveries, EndpointStates, Endpoints, ItemKey, Lane, Page, Payloads, Plans,
+    Range, Row, StoreError, Stored, Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
@@ -35,6 +36,8 @@ struct State {
     plans: HashMap<String, Plan>,
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
+    meters: HashMap<String, i64>,
+    audit: Vec<Entry>,
     endpoints: HashMap<StateKey, EndpointState>,
     answers: HashMap<DeliveryKey, KeptAnswer>,
     stream: Vec<Record>,
@@ -230,17 +233,49 @@ impl MemoryDeliveries {
     }
 }
 
+impl MemoryDeliveries {
+    /// Writes a decision behind the last one.
+    fn decide(&self, decision: Decision) {
+        let mut state = self.state.borrow_mut();
+        let head = state.audit.last().map(Entry::head).unwrap_or_default();
+        let entry = decision.after(&head);
+        state.audit.push(entry);
+    }
+}
+
+impl Audit for MemoryDeliveries {
+    async fn record(&self, decision: Decision) -> Result<(), StoreError> {
+        self.decide(decision);
+        Ok(())
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        Ok(self.state.borrow().audit.last().map(Entry::head).unwrap_or_default())
+    }
+
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
+        let state = self.state.borrow();
+        let mut entries: Vec<Entry> = state.audit.iter().filter(|e| e.key().as_str() > after).cloned().collect();
+        entries.sort_by_key(Entry::key);
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        Ok((entries, more))
+    }
+}
+
 impl Plans for MemoryDeliveries {
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError> {
+    async fn propose(&self, plan: &Plan, list: &[Frozen], decision: Decision) -> Result<(), StoreError> {
         let mut state = self.state.borrow_mut();
         for (i, chunk) in list.chunks(CHUNK).enumerate() {
             state.chunks.insert((plan.id.clone(), i), chunk.to_vec());
         }
         state.plans.insert(plan.id.clone(), plan.clone());
+        drop(state);
+        self.decide(decision);
         Ok(())
     }
 
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError> {
+    async fn plan(&self, id: &str, _fresh: bool) -> Result<Option<Plan>, StoreError> {
         Ok(self.state.borrow().plans.get(id).cloned())
     }
 
@@ -250,16 +285,19 @@ impl Plans for MemoryDeliveries {
         list.ok_or_else(|| StoreError::Corrupt(format!("piece {chunk} of plan {id} is missing")))
     }
 
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError> {
-        let mut state = self.state.borrow_mut();
-        match state.plans.get_mut(&old.id) {
-            Some(there) if there.rev == old.rev => {
-                *there = new.clone();
-                Ok(true)
+    async fn save_plan(&self, old: &Plan, new: &Plan, decision: Option<Decision>) -> Result<bool, StoreError> {
+        {
+            let mut state = self.state.borrow_mut();
+            match state.plans.get_mut(&old.id) {
+                Some(there) if there.rev == old.rev => *there = new.clone(),
+                Some(there) => return Ok(there == new),
+                None => return Ok(false),
             }
-            Some(there) => Ok(there == new),
-            None => Ok(false),
         }
+        if let Some(decision) = decision {
+            self.decide(decision);
+        }
+        Ok(true)
     }
 
     async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, _now: Millis) -> Result<String, StoreError> {
@@ -267,9 +305,20 @@ impl Plans for MemoryDeliveries {
         Ok(state.redrives.entry(redrive_id.to_owned()).or_insert_with(|| plan_id.to_owned()).clone())
     }
 
-    async fn ramping(&self) -> Result<Vec<String>, StoreError> {
+    async fn plans_in(&self, wanted: PlanState, limit: usize) -> Result<Vec<String>, StoreError> {
         let state = self.state.borrow();
-        Ok(state.plans.values().filter(|p| p.state == PlanState::Ramping).map(|p| p.id.clone()).collect())
+        let mut plans: Vec<&Plan> = state.plans.values().filter(|p| p.state == wanted).collect();
+        plans.sort_by_key(|p| (std::cmp::Reverse(p.created_at), p.id.clone()));
+        Ok(plans.into_iter().take(limit).map(|p| p.id.clone()).collect())
+    }
+
+    async fn book(&self, id: &str, rate: u32, now: Millis) -> Result<Millis, StoreError> {
+        let mut state = self.state.borrow_mut();
+        let (step, now_us) = (1_000_000 / i64::from(rate.max(1)), now.0.saturating_mul(1_000));
+        let next = state.meters.entry(id.to_owned()).or_insert(now_us);
+        let slot = (*next).max(now_us);
+        *next = slot + step;
+        Ok(Millis(slot.div_euclid(1_000)))
     }
 }
 
@@ -390,6 +439,7 @@ mod tests {
         let table = MemoryDeliveries::default();
         conformance::deliveries(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_lists(&table, "t").now_or_never().expect("nothing waits");
+        conformance::decisions(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_states(&table, "t").now_or_never().expect("nothing waits");
         conformance::kept_answers(&table, "t").now_or_never().expect("nothing waits");
         conformance::payloads(&MemoryPayloads::default(), "t").now_or_never().expect("nothing waits");

@@ -587,11 +587,11 @@ async fn an_approval_that_dies_before_its_first_release_is_continued_by_the_swee
     world.send("e");
     world.settle_now().await;
     let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
-    let plan = world.table.plan(proposed["plan_id"].as_str().unwrap()).await.unwrap().unwrap();
+    let plan = world.table.plan(proposed["plan_id"].as_str().unwrap(), true).await.unwrap().unwrap();
     let by = Who { name: "ada".to_owned(), verified: false };
     let approval = Approval { redrive_id: "r".to_owned(), reason: "fixed".to_owned(), by, at: world.clock.now().0 };
     let approved = Plan { state: PlanState::Ramping, approval: Some(approval), rev: plan.rev + 1, ..plan.clone() };
-    assert_eq!(world.table.save_plan(&plan, &approved).await, Ok(true));
+    assert_eq!(world.table.save_plan(&plan, &approved, None).await, Ok(true));
     let evidence = world.sweep_run("reconcile").await;
     assert_eq!(evidence.released, 1);
     world.run_for_seconds(5).await;

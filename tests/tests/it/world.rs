@@ -123,6 +123,7 @@ impl World {
             clock: clock.clone(),
             retention: RETENTION,
             alias: "live".to_owned(),
+            two_people: false,
         };
         Self {
             clock,
