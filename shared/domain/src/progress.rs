@@ -145,6 +145,10 @@ impl Progress {
                 }
             }
         }
+        // Nothing is left that a stop could spare.
+        if plan.next >= plan.count && self.untried == 0 {
+            return Some(plan.changed(|p| (p.state, p.stopped) = (PlanState::Completed, stopped)));
+        }
         let all_out = plan.next >= plan.canaries;
         let none_left = !self.tallies.is_empty() && self.tallies.keys().all(|endpoint| stopped.contains_key(endpoint));
         if all_out && none_left {
@@ -160,9 +164,6 @@ impl Progress {
             return Some(plan.changed(|p| {
                 (p.state, p.ramp_from, p.stopped) = (PlanState::Ramping, Some(now.0), stopped);
             }));
-        }
-        if plan.state == PlanState::Ramping && plan.next >= plan.count && self.untried == 0 {
-            return Some(plan.changed(|p| (p.state, p.stopped) = (PlanState::Completed, stopped)));
         }
         (stopped != plan.stopped).then(|| plan.changed(|p| p.stopped = stopped))
     }

@@ -68,6 +68,11 @@ impl MemoryQueue {
         self.messages.borrow_mut().retain(|m| m.received.message_id != message_id);
     }
 
+    /// Loses the messages with such a body.
+    pub fn remove_if(&self, lost: impl Fn(&str) -> bool) {
+        self.messages.borrow_mut().retain(|m| !lost(&m.received.body));
+    }
+
     /// Loses all its messages.
     pub fn clear(&self) {
         self.messages.borrow_mut().clear();
