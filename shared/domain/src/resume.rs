@@ -111,7 +111,9 @@ impl<D: Deliveries + EndpointStates, P: Payloads, C: Clock> Resume<'_, D, P, C> 
         let now = self.clock.now();
         let in_time = |record: &Record| record.deliver_by.is_none_or(|by| by > now);
         let records = stored.into_iter().filter_map(|stored| match stored {
-            Stored::Delivery(record) => Some(*record).filter(|r| waits_for_it(r) && in_time(r) && state.covers(r.since)),
+            Stored::Delivery(record) => {
+                Some(*record).filter(|r| waits_for_it(r) && in_time(r) && state.covers(r.since))
+            }
             Stored::Rejected(_) | Stored::Unreadable(..) => None,
         });
         Ok(records.collect())

@@ -3,6 +3,7 @@
 //! Every write that changes a state names the state, the attempt and the revision it believes in, and asks for the old
 //! item when it is wrong, so that a lost race is known in one round trip.
 
+mod audit;
 mod cache;
 mod deliveries;
 mod document;
@@ -16,7 +17,9 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::DisplayErrorContext;
 use domain::endpoint_state::EndpointState;
 use domain::id::StateKey;
+use domain::plan::Plan;
 use domain::ports::StoreError;
+use domain::time::SECOND_MS;
 
 use cache::Cache;
 
@@ -29,12 +32,18 @@ pub struct DeliveryTable {
     client: Client,
     table: String,
     states: Cache<StateKey, EndpointState>,
+    plans: Cache<String, Option<Plan>>,
 }
+
+/// The configuration and the state of an endpoint are used for so many milliseconds after they were read.
+const ENDPOINTS_KEPT_MS: i64 = 10 * SECOND_MS;
+/// The same for a plan: an abort bites after this time at the latest.
+const PLANS_KEPT_MS: i64 = 5 * SECOND_MS;
 
 impl DeliveryTable {
     /// The deliveries of that table.
     pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, states: Cache::default() }
+        Self { client, table, states: Cache::new(ENDPOINTS_KEPT_MS), plans: Cache::new(PLANS_KEPT_MS) }
     }
 
     /// Opens the connection before the first event comes.
