@@ -51,10 +51,10 @@ struct State {
     records: BTreeMap<(String, String), Record>,
     rejected: BTreeMap<String, Rejected>,
     cursors: HashMap<Cursor, Millis>,
-    plans: HashMap<String, Plan>,
+    plans: BTreeMap<String, Plan>,
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
-    endpoints: HashMap<StateKey, EndpointState>,
+    endpoints: BTreeMap<StateKey, EndpointState>,
     /// What they were before, and when they changed: a cache may still say so.
     endpoints_before: HashMap<StateKey, (EndpointState, Millis)>,
     answers: HashMap<DeliveryKey, KeptAnswer>,

@@ -6,7 +6,8 @@ use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
 use domain::plan::{Frozen, Plan};
 use domain::ports::{
-    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError, Stored, Swapped,
+    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError, Stored,
+    Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
