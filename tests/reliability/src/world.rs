@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use domain::id::{EndpointKey, StateKey};
@@ -91,7 +91,7 @@ pub struct World {
     pub(crate) operator: OperatorWorker,
     /// Deliver workers that are free, apart for each queue.
     pub(crate) free: [Vec<usize>; 2],
-    pub(crate) running: HashMap<TaskId, Running>,
+    pub(crate) running: BTreeMap<TaskId, Running>,
     pub(crate) calendar: BinaryHeap<Reverse<(i64, u64, Event)>>,
     /// Changes of the stream, by the time at which they are relayed.
     pub(crate) relaying: BTreeMap<(Millis, u64), Record>,
@@ -164,7 +164,7 @@ impl World {
             sweep: (0..2).map(|_| ports.sweep()).collect(),
             operator: ports.operator(),
             free: [(0..workers).collect(), (workers..2 * workers).collect()],
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             calendar: BinaryHeap::new(),
             relaying: BTreeMap::new(),
             numbers: Cell::new(0),

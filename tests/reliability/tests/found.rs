@@ -19,8 +19,8 @@ fn world(mode: Mode) -> World {
 }
 
 fn state(world: &World, id: &str) -> (State, u64) {
-    let key = DeliveryKey::parse(id, "p").unwrap();
-    world.table.look(&key, |record| (record.state, record.rev)).unwrap()
+    let key = DeliveryKey::parse(id, "p").expect("a good key");
+    world.table.look(&key, |record| (record.state, record.rev)).expect("there is a record")
 }
 
 #[test]

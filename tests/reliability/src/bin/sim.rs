@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             failed = Some((round.clone(), violation.clone()));
         }
         report.add(some, &outcome);
-        if report.rounds() % 20 == 0 {
+        if report.rounds().is_multiple_of(20) {
             println!("{} deliveries, {} s", report.deliveries(), started.elapsed().as_secs());
         }
     }
