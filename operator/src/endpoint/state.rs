@@ -47,7 +47,7 @@ pub(super) async fn set<W: World>(
             format!("{id} is {}; it released {released} held deliveries{more}.", session.paint(Paint::Green, "active"))
         }
         Status::Paused | Status::Disabled => format!(
-            "{id} is {}: its deliveries are held from the next attempt on. Undo with `redeliver endpoint resume {id} --reason …`.",
+            "{id} is {}: its deliveries are held, within 10 seconds everywhere. Undo with `redeliver endpoint resume {id} --reason …`.",
             session.paint(Paint::Yellow, status.name())
         ),
     };
