@@ -33,7 +33,7 @@ ENVIRONMENT = {
     },
     "RedriveApprove": {
         "DELIVERIES_TABLE", "PAYLOADS_TABLE", "RECORD_RETENTION_DAYS", "PAYLOAD_RETENTION_DAYS",
-        "OPERATOR_ALIAS",
+        "OPERATOR_ALIAS", "REQUIRE_SECOND_PERSON",
     },
 }
 # Exactly what each role may do beside writing its logs: {resource: actions}.

@@ -12,7 +12,7 @@ use domain::message::{CancelRequest, Message, Refusal};
 use domain::outcome::{Class, Outcome, Phase};
 use domain::payload::Payload;
 use domain::ports::{
-    Claimed, Clock, Created, Deliveries, EndpointStates, Endpoints, Payloads, Received, Sender, StoreError,
+    Claimed, Clock, Created, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Received, Sender, StoreError,
 };
 use domain::record::Record;
 use domain::request;
@@ -22,7 +22,7 @@ use domain::transition::{self, Arrival};
 use domain::wakeup::WakeUp;
 
 use crate::config::Settings;
-use crate::gates::Target;
+use crate::gates::{Pass, Target};
 use crate::meet::log_parked;
 
 /// A wake-up that comes a moment too early tries so often.
@@ -81,7 +81,7 @@ pub enum Settled {
     Alone,
 }
 
-impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Handles one message.
     pub async fn handle(&self, job: &Job<'_>) -> Result<Settled, StoreError> {
         match &job.task {
@@ -167,6 +167,20 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
         let now = self.clock.now();
         if due > now && due.since(now) <= EARLY_MS {
             self.clock.sleep_until(due).await;
+        }
+        if let Some(plan) = &wake_up.plan {
+            let put_off = match self.plan_gate(plan, &key.endpoint, wake_up).await? {
+                Pass::Now => None,
+                Pass::At(slot) => {
+                    self.clock.sleep_until(slot).await;
+                    None
+                }
+                Pass::Later(slot) => self.put_off(key, wake_up, Some(slot)).await?,
+                Pass::Recall => self.put_off(key, wake_up, None).await?,
+            };
+            if let Some(settled) = put_off {
+                return Ok(settled);
+            }
         }
         let mut refused = None;
         for _ in 0..CLAIMS {

@@ -10,7 +10,7 @@ use domain::hint;
 use domain::kept_answer::KeptAnswer;
 use domain::outcome::{Class, EXCERPT_MAX, Outcome, Phase, classify};
 use domain::payload::Payload;
-use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender, StoreError, Swapped};
 use domain::record::{ClaimId, Record};
 use domain::sweep::EXTEND_BEFORE_MS;
 use domain::time::{Millis, SECOND_MS};
@@ -22,7 +22,7 @@ use crate::deliver::{Deliver, Job, Settled};
 /// Pause between two tries to record an outcome, in milliseconds.
 const AGAIN_MS: i64 = 100;
 
-impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Records the outcome; tries until one second before the invocation ends. If that fails, the message comes back
     /// after the lease, and the attempt is recorded as abandoned.
     pub(crate) async fn finish(

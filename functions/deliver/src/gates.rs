@@ -1,13 +1,17 @@
 //! The gates before a claim: where to, whether the endpoint is usable, whether there is time left.
 
+use domain::claim::EARLY_MS;
 use domain::delivery::HeldReason;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, StateKey};
 use domain::outcome::AnswerRules;
-use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError};
+use domain::plan::PlanState;
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender, StoreError};
 use domain::record::{ClaimId, Lease};
 use domain::settings::FINISH_MARGIN_MS;
 use domain::signature::{Scheme, Secret};
+use domain::time::{Millis, SECOND_MS};
+use domain::wakeup::WakeUp;
 use url::Url;
 
 use crate::deliver::{Deliver, Job};
@@ -19,7 +23,21 @@ pub(crate) enum Target {
     Unknown,
 }
 
-impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+/// Whether a released delivery may be tried.
+pub(crate) enum Pass {
+    Now,
+    /// Within the next two seconds: wait for it.
+    At(Millis),
+    /// Its plan goes too fast; this slot is booked for it.
+    Later(Millis),
+    /// Its plan was aborted, or gave up its endpoint.
+    Recall,
+}
+
+/// A booked slot is good for so many milliseconds.
+const BOOKING_MS: i64 = 60 * SECOND_MS;
+
+impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Where a delivery goes, by the registry or by its inline URL, and whether its endpoint takes deliveries now.
     pub(crate) async fn target(
         &self,
@@ -78,6 +96,26 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
             }
             Found::Unknown => Target::Unknown,
         })
+    }
+
+    /// Whether a delivery that a plan released may be tried now, as the plan stands and as fast as it goes.
+    pub(crate) async fn plan_gate(
+        &self,
+        id: &str,
+        endpoint: &EndpointKey,
+        wake_up: &WakeUp,
+    ) -> Result<Pass, StoreError> {
+        let Some(plan) = self.deliveries.plan(id, false).await? else { return Ok(Pass::Now) };
+        if plan.state == PlanState::Aborted || plan.stopped.contains_key(endpoint.as_str()) {
+            return Ok(Pass::Recall);
+        }
+        let now = self.clock.now();
+        // A booked slot lapses, so that a lane that stood still cannot burst.
+        if wake_up.booked && now.since(Millis(wake_up.due)) <= BOOKING_MS {
+            return Ok(Pass::Now);
+        }
+        let slot = self.deliveries.book(id, plan.rate_per_second, now).await?;
+        Ok(if slot.since(now) <= EARLY_MS { Pass::At(slot) } else { Pass::Later(slot) })
     }
 
     /// True when the longest request and the recording of its outcome fit into what is left of the invocation.

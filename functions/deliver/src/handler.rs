@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::event::sqs::SqsEvent;
 use domain::message::{self, Intake};
-use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender};
 use domain::time::Millis;
 use domain::wakeup;
 use futures_util::FutureExt;
@@ -26,7 +26,7 @@ pub struct Handler<D, P, E, S, C> {
     pub deliver: Deliver<D, P, E, S, C>,
 }
 
-impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Handler<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Handler<D, P, E, S, C> {
     /// Handles a batch. An error fails the whole invocation; it is kept for events that are no batch.
     pub async fn handle(&self, event: SqsEvent, deadline: Millis) -> Result<BatchAnswer, String> {
         let messages = sqs_messages(event)?;

@@ -3,18 +3,20 @@
 use domain::cancel;
 use domain::claim::{Knock, Verdict, judge};
 use domain::delivery::{HeldReason, State};
+use domain::id::DeliveryKey;
 use domain::message::{CancelRequest, Refusal};
 use domain::payload::Payload;
-use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Sender, StoreError, Swapped};
+use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender, StoreError, Swapped};
 use domain::record::Record;
 use domain::reject;
 use domain::time::Millis;
 use domain::transition::{self, Heir};
+use domain::wakeup::WakeUp;
 
 use crate::deliver::{Deliver, Job, Settled, Task};
 use crate::gates::Target;
 
-impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
+impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// A record is there already: what it means for this message, and what is to be done about it.
     pub(crate) async fn meet(
         &self,
@@ -56,6 +58,31 @@ impl<D: Deliveries + EndpointStates, P: Payloads, E: Endpoints, S: Sender, C: Cl
                 // It became claimable while we looked, or within two seconds; the message comes back for it.
                 Target::Send(_) => Ok(Settled::Return),
             },
+        }
+    }
+
+    /// A delivery that its plan released is not tried now: it waits for its slot, or goes back to where it came from. `None`
+    /// when it does not wait for that any more, so that its plan has no say.
+    pub(crate) async fn put_off(
+        &self,
+        key: &DeliveryKey,
+        wake_up: &WakeUp,
+        slot: Option<Millis>,
+    ) -> Result<Option<Settled>, StoreError> {
+        let now = self.clock.now();
+        let Some(record) = self.deliveries.get(key).await? else { return Ok(Some(Settled::Done)) };
+        let released = record.released_from.is_some() && record.plan == wake_up.plan;
+        if !released || record.attempt.saturating_add(1) != wake_up.attempt || record.due > Some(Millis(wake_up.due)) {
+            return Ok(None);
+        }
+        let retention = self.settings.retention;
+        let next = match slot {
+            Some(slot) => Some(transition::defer(&record, slot, retention, now)?),
+            None => transition::recall(&record, retention, now)?,
+        };
+        match next {
+            Some(next) => self.write(&record, next).await.map(Some),
+            None => Ok(None),
         }
     }
 

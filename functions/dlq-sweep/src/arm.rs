@@ -32,6 +32,9 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                 run.evidence.errors.push(format!("arm, shard {shard}: {error}"));
             }
         }
+        if let Err(error) = self.plans(run, run.until).await {
+            run.evidence.errors.push(format!("plans: {error}"));
+        }
     }
 
     async fn arm_shard(&self, run: &mut Run, shard: u8) -> Result<(), StoreError> {

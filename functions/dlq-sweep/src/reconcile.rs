@@ -4,6 +4,7 @@
 
 use domain::delivery::State;
 use domain::id::SHARDS;
+use domain::plan::PlanState;
 use domain::ports::{
     Clock, Cursor, DeadQueue, Deliveries, EndpointStates, Lane, Payloads, Plans, Range, Row, StoreError, Swapped,
 };
@@ -16,6 +17,8 @@ use domain::transition::{self, Heir};
 
 use crate::handler::{Depth, Run, Sweep};
 
+/// Plans of a state that are looked at in one run.
+const PLANS: usize = 100;
 /// Rows counted per lane and shard.
 const COUNTED: usize = 1_000;
 
@@ -129,14 +132,17 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
         Ok(true)
     }
 
-    async fn plans(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
+    /// Approved plans go on; each minute, because they release only a little ahead.
+    pub(crate) async fn plans(&self, run: &mut Run, until: Millis) -> Result<(), StoreError> {
         let release = Release {
             store: &self.deliveries,
             payloads: &self.payloads,
             clock: &self.clock,
             retention: self.settings.retention,
         };
-        for id in self.deliveries.ramping().await? {
+        let mut running = self.deliveries.plans_in(PlanState::Canary, PLANS).await?;
+        running.extend(self.deliveries.plans_in(PlanState::Ramping, PLANS).await?);
+        for id in running {
             if self.clock.now() >= until {
                 run.evidence.pages_left += 1;
                 return Ok(());

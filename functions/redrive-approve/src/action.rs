@@ -17,8 +17,14 @@ pub enum Action {
     Propose(Propose),
     /// Decide for a plan.
     Approve(Approve),
+    /// Stop a plan.
+    Abort(Abort),
     /// How far a plan is.
     Status(Status),
+    /// Plans in a state.
+    Plans(PlansIn),
+    /// Who decided what.
+    Audit(Audit),
     /// Do not deliver it.
     Cancel(Cancel),
     /// Pause, resume or give up an endpoint.
@@ -59,9 +65,9 @@ pub struct Propose {
     pub filter: Filter,
     /// Releases per second, 10 unless told.
     pub rate_per_second: Option<u32>,
-    /// Accepted for later use.
+    /// Deliveries of each endpoint that are tried first, 10 unless told.
     pub canary: Option<u32>,
-    /// Accepted for later use.
+    /// Stop an endpoint when more of its first attempts fail, 0.2 unless told.
     pub abort_failure_ratio: Option<f64>,
     /// Who asks.
     pub operator: Option<String>,
@@ -73,12 +79,16 @@ pub struct Propose {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// `dead_lettered`, also when absent, or `held`.
+    /// `dead_lettered`, also when absent, `held`, or with `ids` `delivered`, to send them again.
     pub state: Option<String>,
     /// Only this endpoint.
     pub endpoint: Option<String>,
     /// Only this reason.
     pub reason: Option<String>,
+    /// Only when the last attempt counted as this.
+    pub class: Option<String>,
+    /// Only when the last attempt was answered with this status.
+    pub status: Option<u16>,
     /// In that state since this time or later.
     pub after: Option<String>,
     /// In that state since before this time.
@@ -111,6 +121,40 @@ pub struct Status {
     pub plan_id: String,
 }
 
+/// `abort`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Abort {
+    /// Which plan.
+    pub plan_id: String,
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub operator: Option<String>,
+}
+
+/// `plans`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlansIn {
+    /// Only this state.
+    pub state: Option<String>,
+    /// At most so many of each state, 20 unless told.
+    pub limit: Option<usize>,
+}
+
+/// `audit`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// From this time on.
+    pub after: Option<String>,
+    /// At most so many, 50 unless told.
+    pub limit: Option<usize>,
+    /// Go on after an earlier page.
+    pub cursor: Option<String>,
+}
+
 /// `cancel`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,7 +183,7 @@ pub struct Endpoint {
     pub operator: Option<String>,
 }
 
-const ACTIONS: &str = "list, explain, propose, approve, status, cancel, endpoint";
+const ACTIONS: &str = "list, explain, propose, approve, abort, status, plans, cancel, endpoint, audit";
 
 impl Action {
     /// Reads an action.
@@ -159,9 +203,9 @@ impl Action {
             "status" => fields_of(fields).map(Self::Status),
             "cancel" => fields_of(fields).map(Self::Cancel),
             "endpoint" => fields_of(fields).map(Self::Endpoint),
-            "abort" | "plans" | "audit" => {
-                Err(Refusal::invalid(format!("action {action:?} is not available in this version")))
-            }
+            "abort" => fields_of(fields).map(Self::Abort),
+            "plans" => fields_of(fields).map(Self::Plans),
+            "audit" => fields_of(fields).map(Self::Audit),
             _ => Err(Refusal::invalid(format!("unknown action {action:?}: it is one of {ACTIONS}"))),
         }
     }
@@ -199,7 +243,8 @@ mod tests {
             (json!([]), "JSON object"),
             (json!({}), "`action` is missing"),
             (json!({"action": "lst"}), "\"lst\""),
-            (json!({"action": "abort", "plan_id": "x"}), "not available"),
+            (json!({"action": "abort", "plan_id": "x"}), "reason"),
+            (json!({"action": "plans", "stat": "x"}), "stat"),
             (json!({"action": "list"}), "state"),
             (json!({"action": "list", "state": "waiting", "endpont": "x"}), "endpont"),
             (json!({"action": "approve", "plan_id": "p", "digest": "d", "reason": "r"}), "redrive_id"),

@@ -13,6 +13,8 @@ pub struct Config {
     pub retention: Retention,
     /// The alias that carries the function URL.
     pub alias: String,
+    /// Whoever proposed a plan may not approve it, and both must be verified.
+    pub two_people: bool,
 }
 
 impl Config {
@@ -24,6 +26,7 @@ impl Config {
             payloads_table: r.text("PAYLOADS_TABLE"),
             retention: r.retention(),
             alias: r.text("OPERATOR_ALIAS"),
+            two_people: r.flag("REQUIRE_SECOND_PERSON"),
         };
         r.finish(config)
     }

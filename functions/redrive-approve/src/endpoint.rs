@@ -1,9 +1,10 @@
 //! `endpoint`: whether an endpoint takes deliveries. A pause or a give-up bites at the next claim; making it active releases
 //! what was held, as far as this call's time allows, and the sweep goes on with the rest.
 
+use domain::audit::decision;
 use domain::endpoint_state::{EndpointState, Status};
 use domain::id::{EndpointKey, StateKey};
-use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::resume::Resume;
 use domain::time::{Millis, SECOND_MS};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ const TRIES: usize = 5;
 /// Left for the answer, in milliseconds.
 const MARGIN_MS: i64 = 2 * SECOND_MS;
 
-impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     pub(crate) async fn endpoint(&self, action: &Endpoint, call: &Call, deadline: Millis) -> Result<Value, Failure> {
         let key = EndpointKey::parse(&action.endpoint).map_err(Refusal::invalid)?;
         let key = StateKey::stored(key.as_str());
@@ -33,6 +34,9 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
         let who = call.who(action.operator.as_deref());
         let unverified = if who.verified { "" } else { " (unverified)" };
         let because = format!("operator {}{unverified}: {reason}", who.name);
+        let details = json!({ "set": status.name() });
+        let decision = decision(self.clock.now(), &who, "endpoint", key.as_str(), reason, details);
+        self.store.record(decision).await?;
         let state = self.set(&key, status, &because).await?;
         tracing::info!(endpoint.key = %key, endpoint.status = status.name(), operator = who.name, operator.verified = who.verified, reason, "endpoint set");
         let mut released = 0;

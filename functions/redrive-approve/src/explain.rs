@@ -4,7 +4,7 @@ use domain::delivery::{DeadReason, HeldReason, State};
 use domain::id::{DeliveryKey, EventId};
 use domain::kept_answer::KeptAnswer;
 use domain::outcome::Class;
-use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::record::{Entry, Record};
 use domain::time::Millis;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use crate::action::Explain;
 use crate::answer::{Failure, Refusal};
 use crate::handler::Operator;
 
-impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Explains one delivery.
     pub(crate) async fn explain(&self, explain: &Explain) -> Result<Value, Failure> {
         let not_found = || {
@@ -112,6 +112,10 @@ fn entry(entry: &Entry) -> Value {
             "released_at": at.0,
             "plan": plan,
             "generation": generation,
+        }),
+        Entry::Recalled { at, plan } => json!({
+            "recalled_at": at.0,
+            "plan": plan,
         }),
     }
 }

@@ -1,9 +1,10 @@
 //! The shape of an operator's call: unwrap, read, act, answer.
 
+use domain::audit::decision;
 use domain::cancel::{self, Cancelled};
 use domain::id::{DeliveryKey, StateKey};
 use domain::message::CancelRequest;
-use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::settings::Retention;
 use domain::time::Millis;
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub struct Operator<D, P, C> {
     pub retention: Retention,
     /// The alias that carries the function URL.
     pub alias: String,
+    /// Whoever proposed a plan may not approve it, and both must be verified.
+    pub two_people: bool,
 }
 
 /// The circumstances of a call.
@@ -34,7 +37,7 @@ pub struct Invocation<'a> {
     pub function_arn: &'a str,
 }
 
-impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Handles a call. An error is our own trouble: nothing was decided by it, and repeating is safe.
     pub async fn handle(&self, event: Value, invocation: &Invocation<'_>) -> Result<Value, String> {
         let via_url = event.pointer("/requestContext/http").is_some();
@@ -63,7 +66,10 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
             Action::Explain(explain) => self.explain(&explain).await,
             Action::Propose(propose) => self.propose(&propose, &call, invocation.deadline).await,
             Action::Approve(approve) => self.approve(&approve, &call, invocation.deadline).await,
+            Action::Abort(abort) => self.abort(&abort, &call, invocation.deadline).await,
             Action::Status(status) => self.status(&status.plan_id, invocation.deadline).await,
+            Action::Plans(plans) => self.plans(&plans).await,
+            Action::Audit(audit) => self.audit(&audit).await,
             Action::Cancel(cancel) => self.cancel(&cancel, &call).await,
             Action::Endpoint(endpoint) => self.endpoint(&endpoint, &call, invocation.deadline).await,
         }
@@ -77,6 +83,10 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
             format!("operator {}{}: {}", who.name, if who.verified { "" } else { " (unverified)" }, action.reason);
         let state_key = StateKey::stored(key.endpoint.as_str());
         let request = CancelRequest { key, state_key, reason: action.reason.clone() };
+        let subject = format!("{} to {}", action.id, action.endpoint);
+        // Before it takes effect: a cancel that nobody wrote down would be worse than one that was written down twice.
+        let decision = decision(self.clock.now(), &who, "cancel", subject, &action.reason, json!({}));
+        self.store.record(decision).await?;
         let done = cancel::cancel(&self.store, &request, &because, None, self.retention, self.clock.now()).await?;
         tracing::info!(delivery.id = action.id, endpoint.key = action.endpoint, operator = who.name, operator.verified = who.verified, cancel.result = ?done, "cancel");
         let (result, message) = match done {

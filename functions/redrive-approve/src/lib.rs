@@ -4,6 +4,7 @@
 pub mod action;
 pub mod answer;
 pub mod approve;
+pub mod audit;
 pub mod caller;
 pub mod config;
 pub mod endpoint;

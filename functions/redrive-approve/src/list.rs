@@ -1,6 +1,6 @@
 //! `list`: what is in a state, oldest first.
 
-use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
 use domain::record::Record;
 use domain::reject::Rejected;
 use domain::time::{Millis, SECOND_MS};
@@ -16,7 +16,7 @@ const MAX_LIMIT: usize = 500;
 /// Index pages read for one page of the answer, when most of what is found does not match.
 const ROUNDS: usize = 20;
 
-impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Lists a page.
     pub(crate) async fn list(&self, list: &List) -> Result<Value, Failure> {
         let limit = list.limit.unwrap_or(50);

@@ -21,6 +21,7 @@ async fn main() -> Result<(), Error> {
         clock: SystemClock,
         retention: config.retention,
         alias: config.alias,
+        two_people: config.two_people,
     };
     let operator = &operator;
     lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| async move {

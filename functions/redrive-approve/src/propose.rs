@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use domain::id::{EventId, hex};
-use domain::plan::{Frozen, MAX_DELIVERIES, PROPOSAL_MS, Plan, PlanState, digest};
-use domain::ports::{Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
+use domain::audit::decision;
+use domain::id::{EventId, StateKey, hex};
+use domain::outcome::Class;
+use domain::plan::{Frozen, MAX_DELIVERIES, MAX_ENDPOINTS, PROPOSAL_MS, Plan, PlanState, canaries_first, digest};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
 use domain::record::Record;
 use domain::time::{DAY_MS, Millis, SECOND_MS};
 use serde_json::{Value, json};
@@ -15,25 +17,38 @@ use crate::caller::Call;
 use crate::handler::Operator;
 use crate::scan::Scan;
 
+/// Deliveries of each endpoint that are tried first, unless the proposal says otherwise.
+const CANARY: u32 = 10;
+/// An endpoint is stopped when more of its first attempts fail, unless the proposal says otherwise.
+const ABORT_FAILURE_RATIO: f64 = 0.2;
+/// So many endpoints are asked whether they take deliveries.
+const LOOKED_AT: usize = 100;
+const HOUR_MS: i64 = 3_600 * SECOND_MS;
+const WEEK_MS: i64 = 7 * DAY_MS;
 /// Items read at once.
 const PAGE: usize = 500;
 /// Left of an invocation for storing the plan, in milliseconds.
 const STORE_MS: i64 = 10_000;
 
-impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
+impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Proposes a plan.
     pub(crate) async fn propose(&self, action: &Propose, call: &Call, deadline: Millis) -> Result<Value, Failure> {
         let rate = action.rate_per_second.unwrap_or(10);
         if !(1..=1000).contains(&rate) {
             return Err(Refusal::invalid("`rate_per_second` must be between 1 and 1000").into());
         }
-        if action.abort_failure_ratio.is_some_and(|r| !(0.0..=1.0).contains(&r)) {
+        let canary = action.canary.unwrap_or(CANARY);
+        if !(1..=1000).contains(&canary) {
+            return Err(Refusal::invalid("`canary` must be between 1 and 1000").into());
+        }
+        let ratio = action.abort_failure_ratio.unwrap_or(ABORT_FAILURE_RATIO);
+        if !(0.0..=1.0).contains(&ratio) {
             return Err(Refusal::invalid("`abort_failure_ratio` must be between 0 and 1").into());
         }
         if let Some(note) = &action.note {
             words("note", note)?;
         }
-        let selection = self.select(&action.filter, deadline.plus(-STORE_MS)).await?;
+        let mut selection = self.select(&action.filter, deadline.plus(-STORE_MS)).await?;
         let count = selection.count();
         if count > MAX_DELIVERIES {
             let more = if selection.complete { "" } else { "at least " };
@@ -50,23 +65,41 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
             return Err(Refusal::new("not_found", format!("no {state} delivery matches the filter")).into());
         }
         let now = self.clock.now();
+        let mut warnings = selection.warnings(now);
+        warnings.extend(self.endpoint_warnings(&selection.by_state_key).await?);
+        let (list, canaries, larger) = canaries_first(std::mem::take(&mut selection.list), canary);
+        if larger > MAX_ENDPOINTS {
+            let message = format!(
+                "{larger} endpoints have more than {canary} deliveries each, a plan can watch over {MAX_ENDPOINTS}: narrow the filter, or take a larger canary"
+            );
+            return Err(Refusal::new("too_many", message).with("count", json!(larger)).into());
+        }
         let nonce: Vec<u8> = (0..2).flat_map(|_| self.clock.nonce().to_be_bytes()).collect();
         let plan = Plan {
             id: format!("plan_{}_{}", now.seconds(), hex(&nonce)),
-            digest: digest(&selection.list),
+            digest: digest(&list),
             state: PlanState::Proposed,
             count: u32::try_from(count).unwrap_or(u32::MAX),
             rate_per_second: rate,
+            canary,
+            canaries,
+            abort_failure_ratio: ratio,
             filter: filter_on_record(&call.input),
             note: action.note.clone().unwrap_or_default(),
             proposed_by: call.who(action.operator.as_deref()),
             created_at: now.0,
             expires_at: now.plus(PROPOSAL_MS).0,
             approval: None,
+            canaries_out_at: None,
+            ramp_from: None,
+            stopped: BTreeMap::new(),
+            abort: None,
             next: 0,
             rev: 1,
         };
-        self.store.propose(&plan, &selection.list).await?;
+        let details = json!({ "digest": plan.digest, "count": plan.count, "filter": plan.filter });
+        let decided = decision(now, &plan.proposed_by, "propose", &plan.id, &plan.note, details);
+        self.store.propose(&plan, &list, decided).await?;
         tracing::info!(
             plan.id = plan.id,
             plan.count = plan.count,
@@ -74,20 +107,16 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
             operator.verified = plan.proposed_by.verified,
             "plan proposed"
         );
-        let mut warnings = selection.warnings(now);
-        if action.canary.is_some() || action.abort_failure_ratio.is_some() {
-            warnings.push(
-                "canary and abort are not available in this version: an approval releases all deliveries at the rate"
-                    .to_owned(),
-            );
-        }
         Ok(json!({
             "ok": true,
             "plan_id": plan.id,
             "digest": plan.digest,
             "count": plan.count,
+            "canaries": plan.canaries,
             "by_endpoint": selection.by_endpoint,
             "by_reason": selection.by_reason,
+            "by_class": selection.by_class,
+            "by_age": selection.by_age(now),
             "oldest_age_seconds": selection.oldest.map_or(0, |t| now.since(t) / SECOND_MS),
             "warnings": warnings,
             "expires_at": Millis(plan.expires_at).to_string(),
@@ -95,14 +124,42 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
         }))
     }
 
+    /// What stands in the way at the endpoints themselves.
+    async fn endpoint_warnings(&self, keys: &BTreeMap<StateKey, u32>) -> Result<Vec<String>, Failure> {
+        let mut warnings = Vec::new();
+        for (key, count) in keys.iter().take(LOOKED_AT) {
+            let state = self.store.endpoint_state(key, true).await?;
+            if let Some(reason) = state.status.holds() {
+                warnings.push(format!(
+                    "endpoint {key} is still {}: {count} deliveries would be held again at once ({})",
+                    reason.name(),
+                    state.because
+                ));
+            }
+        }
+        if keys.len() > LOOKED_AT {
+            warnings.push(format!("only the first {LOOKED_AT} of {} endpoints were looked at", keys.len()));
+        }
+        Ok(warnings)
+    }
+
     async fn select(&self, filter: &Filter, until: Millis) -> Result<Selection, Failure> {
         let state = chosen_state(filter)?;
         let (after, before) =
             (time("filter.after", filter.after.as_deref())?, time("filter.before", filter.before.as_deref())?);
+        let class = match filter.class.as_deref() {
+            None => None,
+            Some(name) => Some(Class::from_name(name).ok_or_else(|| {
+                let names: Vec<&str> = Class::ALL.iter().map(|c| c.name()).collect();
+                Refusal::invalid(format!("`filter.class` must be one of {}", names.join(", ")))
+            })?),
+        };
         let matches = |r: &Record| {
             r.state.name() == state
                 && filter.endpoint.as_deref().is_none_or(|e| r.key.endpoint.as_str() == e)
                 && filter.reason.as_deref().is_none_or(|reason| r.state.reason() == Some(reason))
+                && class.is_none_or(|c| r.attempts().next_back().is_some_and(|a| a.class == c))
+                && filter.status.is_none_or(|status| r.attempts().next_back().is_some_and(|a| a.status == Some(status)))
                 && after.is_none_or(|t| r.since >= t)
                 && before.is_none_or(|t| r.since < t)
         };
@@ -125,6 +182,9 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, C: Clock> Operator<D, 
                 }
             }
             return Ok(selection);
+        }
+        if state == "delivered" {
+            return Err(Refusal::invalid("delivered deliveries are sent again by `ids` only: name the events").into());
         }
         let mut scan = Scan::new(state, filter.endpoint.as_deref())?.between(after, before);
         while !scan.is_done() {
@@ -158,7 +218,10 @@ fn chosen_state(filter: &Filter) -> Result<&'static str, Refusal> {
     match filter.state.as_deref() {
         None | Some("dead_lettered") => Ok("dead_lettered"),
         Some("held") => Ok("held"),
-        Some(other) => Err(Refusal::invalid(format!("`filter.state` must be dead_lettered or held, not {other:?}"))),
+        Some("delivered") => Ok("delivered"),
+        Some(other) => {
+            Err(Refusal::invalid(format!("`filter.state` must be dead_lettered, held or delivered, not {other:?}")))
+        }
     }
 }
 
@@ -169,7 +232,10 @@ struct Selection {
     beyond: usize,
     complete: bool,
     by_endpoint: BTreeMap<String, u32>,
+    by_state_key: BTreeMap<StateKey, u32>,
     by_reason: BTreeMap<&'static str, u32>,
+    by_class: BTreeMap<&'static str, u32>,
+    since: Vec<Millis>,
     oldest: Option<Millis>,
     may_have_it: u32,
     deadline_passed: Vec<Millis>,
@@ -189,7 +255,11 @@ impl Selection {
         }
         self.list.push(Frozen::of(record));
         *self.by_endpoint.entry(record.key.endpoint.to_string()).or_default() += 1;
+        *self.by_state_key.entry(record.state_key.clone()).or_default() += 1;
         *self.by_reason.entry(record.state.reason().unwrap_or_default()).or_default() += 1;
+        let class = record.attempts().next_back().map_or("untried", |a| a.class.name());
+        *self.by_class.entry(class).or_default() += 1;
+        self.since.push(record.since);
         self.oldest = Some(self.oldest.map_or(record.since, |t| t.min(record.since)));
         self.may_have_it += u32::from(record.may_have_been_received());
         self.deadline_passed.extend(record.deliver_by);
@@ -197,6 +267,21 @@ impl Selection {
             Some(until) => self.payload_ends.push(until),
             None => self.payload_lost += 1,
         }
+    }
+
+    /// How many have been there for less than an hour, a day, a week, or longer.
+    fn by_age(&self, now: Millis) -> BTreeMap<&'static str, u32> {
+        let mut ages: BTreeMap<&'static str, u32> = BTreeMap::new();
+        for since in &self.since {
+            let name = match now.since(*since) {
+                ..HOUR_MS => "under_1h",
+                HOUR_MS..DAY_MS => "under_1d",
+                DAY_MS..WEEK_MS => "under_7d",
+                WEEK_MS.. => "older",
+            };
+            *ages.entry(name).or_default() += 1;
+        }
+        ages
     }
 
     fn warnings(&self, now: Millis) -> Vec<String> {

@@ -193,6 +193,9 @@ pub enum Event {
     Release,
     /// An approved plan brings it back.
     Redrive,
+    /// The plan that released it was aborted before its first attempt: back to where it came from, which is held, or a dead
+    /// letter, or delivered.
+    Recall(State),
 }
 
 /// An event that has no meaning in a state: a bug in the caller, never a fact about an endpoint.
@@ -272,6 +275,11 @@ pub fn apply(state: Option<State>, event: Event) -> Result<State, Illegal> {
             Some(Held(_)) => Ok(Waiting(WaitingReason::Released)),
             None | Some(InFlight | Waiting(_) | Delivered | DeadLettered(_) | Cancelled | Rejected(_)) => illegal,
         },
+        Event::Recall(to) => match (state, to) {
+            (Some(Waiting(_)), Held(_) | DeadLettered(_) | Delivered) => Ok(to),
+            (Some(Waiting(_)), InFlight | Waiting(_) | Cancelled | Rejected(_)) => illegal,
+            (None | Some(InFlight | Held(_) | Delivered | DeadLettered(_) | Cancelled | Rejected(_)), _) => illegal,
+        },
         Event::Redrive => match state {
             Some(DeadLettered(_) | Delivered) => Ok(Waiting(WaitingReason::Redriven)),
             None | Some(InFlight | Waiting(_) | Held(_) | Cancelled | Rejected(_)) => illegal,
@@ -312,7 +320,7 @@ mod tests {
     fn events() -> Vec<Event> {
         use Event::{
             Cancel, Claim, Expire, FinishAccepted, FinishCancelled, FinishDead, FinishRetry, Hold, LateAccept,
-            LosePayload, Redrive, Release, TakeOverAccepted, TakeOverCancelled, TakeOverClaim, TakeOverDead,
+            LosePayload, Recall, Redrive, Release, TakeOverAccepted, TakeOverCancelled, TakeOverClaim, TakeOverDead,
             TakeOverWait, Wait,
         };
         let mut all = vec![Claim];
@@ -323,6 +331,7 @@ mod tests {
         all.extend([FinishCancelled, TakeOverClaim, TakeOverWait]);
         all.extend(DeadReason::ALL.iter().map(|r| TakeOverDead(*r)));
         all.extend([TakeOverCancelled, TakeOverAccepted, Cancel, LateAccept, Release, Redrive]);
+        all.extend(states().into_iter().flatten().map(Recall));
         all
     }
 

@@ -14,9 +14,10 @@
 //!   twice; [`diagnosis`] says why a signature is not accepted.
 //! - [`request`] is what goes on the wire, signed by [`signature`]; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
 //! - [`retry`] and [`decide`] say what happens next.
-//! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] those of a redrive.
+//! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] and [`progress`] those of a redrive, and [`audit`] is who decided what.
 //! - [`cancel`], [`reject`] and [`release`] are the three short stories that several functions share.
 
+pub mod audit;
 pub mod cancel;
 pub mod claim;
 pub mod comparison;
@@ -37,6 +38,7 @@ pub mod outcome;
 pub mod payload;
 pub mod plan;
 pub mod ports;
+pub mod progress;
 pub mod record;
 pub mod registry;
 pub mod reject;

@@ -1,19 +1,26 @@
-//! A redrive plan: an immutable selection of dead letters, frozen when it is proposed, released when it is approved.
+//! A redrive plan: an immutable selection of deliveries, frozen when it is proposed, released when it is approved: a canary
+//! of each endpoint first, then the rest at its rate, or not at all.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::State;
 use crate::id::{DeliveryKey, sha256_hex};
 use crate::ports::ItemKey;
-use crate::record::{Entry, Record};
+use crate::record::Record;
 use crate::time::{Millis, SECOND_MS};
 
 /// The most deliveries that one plan may hold.
 pub const MAX_DELIVERIES: usize = 10_000;
+/// The most endpoints of one plan that have more deliveries than their canary: the plan remembers which of them failed.
+pub const MAX_ENDPOINTS: usize = 1_000;
 /// A proposal expires after so many milliseconds.
 pub const PROPOSAL_MS: i64 = 24 * 3_600 * SECOND_MS;
 /// Frozen deliveries per stored piece of the list.
 pub const CHUNK: usize = 250;
+/// Releases run so many milliseconds ahead of their slots: what advances a plan comes each minute.
+pub const AHEAD_MS: i64 = 90 * SECOND_MS;
 
 /// Where a plan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,22 +28,40 @@ pub const CHUNK: usize = 250;
 pub enum PlanState {
     /// Waiting for a decision.
     Proposed,
-    /// Releasing.
+    /// Releasing some of each endpoint, and waiting for what becomes of them.
+    Canary,
+    /// Releasing the rest.
     Ramping,
     /// Every delivery was released and tried once, or skipped.
     Completed,
+    /// Stopped by an operator, or by itself.
+    Aborted,
     /// Nobody approved it in time.
     Expired,
 }
 
 impl PlanState {
+    /// Every state, in the order of a plan's life.
+    pub const ALL: &'static [Self] =
+        &[Self::Proposed, Self::Canary, Self::Ramping, Self::Completed, Self::Aborted, Self::Expired];
+
     /// The name in answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Proposed => "proposed",
+            Self::Canary => "canary",
             Self::Ramping => "ramping",
             Self::Completed => "completed",
+            Self::Aborted => "aborted",
             Self::Expired => "expired",
+        }
+    }
+
+    /// Approved, and not over.
+    pub const fn is_running(self) -> bool {
+        match self {
+            Self::Canary | Self::Ramping => true,
+            Self::Proposed | Self::Completed | Self::Aborted | Self::Expired => false,
         }
     }
 }
@@ -48,6 +73,13 @@ pub struct Who {
     pub name: String,
     /// True when AWS vouches for it.
     pub verified: bool,
+}
+
+impl Who {
+    /// The system itself.
+    pub fn itself() -> Self {
+        Self { name: "redeliver".to_owned(), verified: true }
+    }
 }
 
 /// A decision to release.
@@ -63,6 +95,27 @@ pub struct Approval {
     pub at: i64,
 }
 
+/// A decision to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub by: Who,
+    /// When, in milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Why an endpoint gets nothing more from a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// Too many of its first attempts failed.
+    Failed,
+    /// Nothing was known of its canary in time.
+    NoVerdict,
+}
+
 /// A plan, without its list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -76,6 +129,12 @@ pub struct Plan {
     pub count: u32,
     /// Releases per second.
     pub rate_per_second: u32,
+    /// Deliveries of each endpoint that are tried first.
+    pub canary: u32,
+    /// How many of the list, from its beginning, are canaries.
+    pub canaries: u32,
+    /// An endpoint is stopped when more of its first attempts fail.
+    pub abort_failure_ratio: f64,
     /// What was asked for, as it was asked.
     pub filter: serde_json::Value,
     /// The proposer's note.
@@ -88,6 +147,14 @@ pub struct Plan {
     pub expires_at: i64,
     /// The decision.
     pub approval: Option<Approval>,
+    /// When the last canary was released, in milliseconds since the epoch.
+    pub canaries_out_at: Option<i64>,
+    /// When the ramp began, in milliseconds since the epoch.
+    pub ramp_from: Option<i64>,
+    /// Endpoints that get nothing more.
+    pub stopped: BTreeMap<String, Stop>,
+    /// Why it was stopped.
+    pub abort: Option<Abort>,
     /// Deliveries handled so far, in the order of the list.
     pub next: u32,
     /// Grows with every write.
@@ -130,7 +197,7 @@ impl Frozen {
 
     /// True while the delivery is as it was when the plan was proposed.
     pub fn still_describes(&self, record: &Record) -> bool {
-        matches!(record.state, State::DeadLettered(_) | State::Held(_))
+        matches!(record.state, State::DeadLettered(_) | State::Held(_) | State::Delivered)
             && record.attempt == self.attempt
             && record.generation == self.generation
     }
@@ -145,78 +212,78 @@ pub fn digest(list: &[Frozen]) -> String {
     sha256_hex(text.as_bytes())
 }
 
+/// Puts the canaries of a selection first: the first `canary` of each endpoint, which are its oldest; the rest keeps its
+/// order. Returns how many canaries there are, and how many endpoints have more than that.
+pub fn canaries_first(list: Vec<Frozen>, canary: u32) -> (Vec<Frozen>, u32, usize) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let (mut first, rest): (Vec<Frozen>, Vec<Frozen>) = list.into_iter().partition(|frozen| {
+        let count = seen.entry(frozen.endpoint.clone()).or_default();
+        *count += 1;
+        *count <= canary
+    });
+    let canaries = u32::try_from(first.len()).unwrap_or(u32::MAX);
+    let larger = seen.values().filter(|count| **count > canary).count();
+    first.extend(rest);
+    (first, canaries, larger)
+}
+
 impl Plan {
-    /// The time slot of delivery number `index`: the releases are spread by the rate, from the approval on.
+    /// The time slot of delivery number `index`: canaries from the approval on, the rest from the beginning of the ramp, both
+    /// spread by the rate. Never before now.
     pub fn slot(&self, index: usize, now: Millis) -> Millis {
-        let start = self.approval.as_ref().map_or(now, |a| Millis(a.at));
+        let (start, index) = match self.ramp_from {
+            Some(from) => (Millis(from), index.saturating_sub(self.canaries as usize)),
+            None => (self.approval.as_ref().map_or(now, |a| Millis(a.at)), index),
+        };
         let offset =
             i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(SECOND_MS) / i64::from(self.rate_per_second.max(1));
         start.plus(offset).max(now)
     }
 
-    /// True when this plan made a generation of the record.
-    pub fn released(&self, record: &Record) -> bool {
-        record.plan.as_deref() == Some(&self.id)
-            || record.history.iter().any(|entry| matches!(entry, Entry::Released { plan, .. } if *plan == self.id))
-    }
-}
-
-/// How far a plan got. Counted from the records themselves, so the figures are true at every moment and add up:
-/// `released + skipped + remaining = count`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Progress {
-    /// Brought back by this plan.
-    pub released: u32,
-    /// Of those, delivered.
-    pub delivered: u32,
-    /// Of those, dead-lettered again.
-    pub failed: u32,
-    /// Had moved on, or their payload was gone, when their turn came.
-    pub skipped: u32,
-    /// Not handled yet.
-    pub remaining: u32,
-    /// Released and not tried yet.
-    #[serde(skip)]
-    pub untried: u32,
-}
-
-impl Progress {
-    /// Counts delivery number `index` of the list, with its record as it is now.
-    pub fn count(&mut self, plan: &Plan, index: usize, frozen: &Frozen, record: Option<&Record>) {
-        // Held again before its first attempt counts as skipped: nothing came of its release.
-        let held_again = |r: &Record| matches!(r.state, State::Held(_)) && r.attempt == frozen.attempt;
-        let Some(record) = record.filter(|r| plan.released(r) && !held_again(r)) else {
-            if index < plan.next as usize {
-                self.skipped += 1;
-            } else {
-                self.remaining += 1;
+    /// How many deliveries may have been handled by now: the canaries, or as many of the rest as have their slot soon.
+    pub fn may_handle(&self, now: Millis) -> u32 {
+        match (self.state, self.ramp_from) {
+            (PlanState::Canary, _) => self.canaries,
+            (PlanState::Ramping, Some(from)) => {
+                let soon = now.plus(AHEAD_MS).since(Millis(from)).max(0) / SECOND_MS;
+                let slots = soon.saturating_add(1).saturating_mul(i64::from(self.rate_per_second));
+                self.canaries.saturating_add(u32::try_from(slots).unwrap_or(u32::MAX)).min(self.count)
             }
-            return;
-        };
-        self.released += 1;
-        let over = record.generation > frozen.generation + 1;
-        match record.state {
-            State::Delivered if !over => self.delivered += 1,
-            State::DeadLettered(_) => self.failed += 1,
-            State::Waiting(_) | State::InFlight | State::Held(_) | State::Delivered if over => self.failed += 1,
-            State::Waiting(_) if record.attempt == frozen.attempt => self.untried += 1,
-            State::InFlight
-            | State::Waiting(_)
-            | State::Held(_)
-            | State::Delivered
-            | State::Cancelled
-            | State::Rejected(_) => {}
+            (PlanState::Ramping, None) => self.count,
+            (PlanState::Proposed | PlanState::Completed | PlanState::Aborted | PlanState::Expired, _) => self.next,
         }
+    }
+
+    /// The same plan after a decision about it.
+    #[must_use]
+    pub fn changed(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut next = self.clone();
+        change(&mut next);
+        next.rev += 1;
+        next
+    }
+
+    /// Stopped, for a reason.
+    #[must_use]
+    pub fn aborted(&self, by: Who, reason: &str, now: Millis) -> Self {
+        self.changed(|plan| {
+            plan.state = PlanState::Aborted;
+            plan.abort = Some(Abort { reason: reason.to_owned(), by, at: now.0 });
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    fn frozen(id: &str, endpoint: &str) -> Frozen {
+        Frozen { id: id.into(), endpoint: endpoint.into(), attempt: 8, generation: 0 }
+    }
 
     #[test]
     fn the_digest_changes_with_any_part_of_the_list() {
-        let one = Frozen { id: "e".into(), endpoint: "p".into(), attempt: 8, generation: 0 };
+        let one = frozen("e", "p");
         let base = digest(std::slice::from_ref(&one));
         for other in [
             vec![],
@@ -228,5 +295,53 @@ mod tests {
             assert_ne!(digest(&other), base);
         }
         assert_eq!(digest(std::slice::from_ref(&one)), base);
+    }
+
+    #[test]
+    fn the_canaries_of_every_endpoint_come_first_and_nothing_else_moves() {
+        let list: Vec<Frozen> =
+            [("1", "a"), ("2", "a"), ("3", "b"), ("4", "a"), ("5", "c"), ("6", "a")].map(|(i, e)| frozen(i, e)).into();
+        let (list, canaries, larger) = canaries_first(list, 2);
+        let ids: Vec<&str> = list.iter().map(|f| f.id.as_str()).collect();
+        assert_eq!((ids, canaries, larger), (vec!["1", "2", "3", "5", "4", "6"], 4, 1));
+    }
+
+    pub(crate) fn plan() -> Plan {
+        Plan {
+            id: "plan".into(),
+            digest: String::new(),
+            state: PlanState::Canary,
+            count: 1_000,
+            rate_per_second: 10,
+            canary: 10,
+            canaries: 10,
+            abort_failure_ratio: 0.2,
+            filter: serde_json::Value::Null,
+            note: String::new(),
+            proposed_by: Who::itself(),
+            created_at: 0,
+            expires_at: 0,
+            approval: Some(Approval { redrive_id: "r".into(), reason: String::new(), by: Who::itself(), at: 0 }),
+            canaries_out_at: None,
+            ramp_from: None,
+            stopped: BTreeMap::new(),
+            abort: None,
+            next: 0,
+            rev: 1,
+        }
+    }
+
+    #[test]
+    fn releases_run_ahead_of_their_slots_by_a_bounded_time() {
+        let canary = plan();
+        assert_eq!((canary.may_handle(Millis(0)), canary.slot(9, Millis(0))), (10, Millis(900)));
+        let ramping = canary.changed(|p| (p.state, p.ramp_from, p.count) = (PlanState::Ramping, Some(60_000), 10_000));
+        assert_eq!(ramping.slot(10, Millis(0)), Millis(60_000), "the ramp begins with its first");
+        for now in [60_000, 70_000, 100_000] {
+            let handled = ramping.may_handle(Millis(now)) as usize;
+            assert!(handled < 10_000 && ramping.slot(handled, Millis(now)).since(Millis(now)) >= AHEAD_MS, "{now}");
+        }
+        assert_eq!(ramping.may_handle(Millis(2_000_000)), 10_000);
+        assert_eq!(ramping.aborted(Who::itself(), "x", Millis(1)).may_handle(Millis(2_000_000)), 0);
     }
 }

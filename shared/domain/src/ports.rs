@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::audit::{Decision, Entry, Head};
 use crate::delivery::Illegal;
 use crate::endpoint::Found;
 use crate::endpoint_state::EndpointState;
@@ -12,7 +13,7 @@ use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::kept_answer::KeptAnswer;
 use crate::outcome::Outcome;
 use crate::payload::Payload;
-use crate::plan::{Frozen, Plan};
+use crate::plan::{Frozen, Plan, PlanState};
 use crate::record::{Lease, Record};
 use crate::reject::Rejected;
 use crate::request::Request;
@@ -214,20 +215,33 @@ pub trait Deliveries {
     async fn set_cursor(&self, cursor: Cursor, to: Millis) -> Result<(), StoreError>;
 }
 
-/// The plans, in the deliveries table.
+/// The plans, in the deliveries table, and the decisions about them.
 pub trait Plans {
-    /// Stores a new plan and its list.
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError>;
-    /// Reads a plan.
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError>;
+    /// Stores a new plan and its list, together with the decision.
+    async fn propose(&self, plan: &Plan, list: &[Frozen], decision: Decision) -> Result<(), StoreError>;
+    /// Reads a plan consistently, or takes one that was read within the last seconds if `fresh` is not asked for.
+    async fn plan(&self, id: &str, fresh: bool) -> Result<Option<Plan>, StoreError>;
     /// Reads a piece of its list: deliveries `chunk * CHUNK` and following.
     async fn chunk(&self, id: &str, chunk: usize) -> Result<Vec<Frozen>, StoreError>;
-    /// Replaces `old` by `new` if its revision is still that of `old`; true when `new` is in place.
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError>;
+    /// Replaces `old` by `new` if its revision is still that of `old`; true when `new` is in place. A decision is written
+    /// with it or not at all.
+    async fn save_plan(&self, old: &Plan, new: &Plan, decision: Option<Decision>) -> Result<bool, StoreError>;
     /// Binds a redrive id to a plan, once; returns the plan it is bound to.
     async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, now: Millis) -> Result<String, StoreError>;
-    /// Ids of the plans that are being released.
-    async fn ramping(&self) -> Result<Vec<String>, StoreError>;
+    /// Ids of the plans in a state, the newest first; at most `limit`.
+    async fn plans_in(&self, state: PlanState, limit: usize) -> Result<Vec<String>, StoreError>;
+    /// Takes the next free slot of a plan that goes at `rate` per second: never before now, never the same twice.
+    async fn book(&self, id: &str, rate: u32, now: Millis) -> Result<Millis, StoreError>;
+}
+
+/// The chain of decisions, in the deliveries table.
+pub trait Audit {
+    /// Writes a decision behind the last one.
+    async fn record(&self, decision: Decision) -> Result<(), StoreError>;
+    /// The end of the chain.
+    async fn head(&self) -> Result<Head, StoreError>;
+    /// Entries in order: those after the key `after`, at most `limit`, and whether there are more.
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError>;
 }
 
 /// The payloads table.

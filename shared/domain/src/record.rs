@@ -51,6 +51,8 @@ pub struct Record {
     pub plan: Option<String>,
     /// What the plan released it from; present until its first claim.
     pub released_from: Option<State>,
+    /// Its due is a slot of its plan's rate, booked for it; until its first claim.
+    pub booked: bool,
     /// The payload; absent in the tombstone of a cancel that came first.
     pub payload: Option<PayloadRef>,
     /// Until when the payload is kept at least; absent while it lives only in its message.
@@ -125,6 +127,13 @@ pub enum Entry {
         plan: String,
         /// The generation that it started.
         generation: u32,
+    },
+    /// The plan was aborted before the first attempt: it went back to where it came from.
+    Recalled {
+        /// When.
+        at: Millis,
+        /// Which plan.
+        plan: String,
     },
 }
 
@@ -206,7 +215,7 @@ impl Record {
     pub fn attempts(&self) -> impl DoubleEndedIterator<Item = &AttemptEntry> {
         self.history.iter().filter_map(|entry| match entry {
             Entry::Attempt(attempt) => Some(&**attempt),
-            Entry::Released { .. } => None,
+            Entry::Released { .. } | Entry::Recalled { .. } => None,
         })
     }
 

@@ -1,12 +1,15 @@
-//! Releasing an approved plan: the same story for the approval itself, for `status`, and for the sweep. Every release is
-//! a conditional write that names the frozen attempt and generation, so it happens once, however many run this at once.
+//! Running an approved plan: the same story for the approval itself, for `status`, and for the sweep. Every release is a
+//! conditional write that names the frozen attempt and generation, so it happens once, however many run this at once; every
+//! step of the plan is a write that names its revision, so a run that dies is continued.
 
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
 
-use crate::plan::{CHUNK, Frozen, Plan, PlanState, Progress};
+use crate::audit::{Decision, decision};
+use crate::plan::{CHUNK, Frozen, Plan, PlanState, Who};
 use crate::ports::{Clock, Deliveries, ItemKey, Payloads, Plans, StoreError, Stored, Swapped};
+use crate::progress::Progress;
 use crate::record::Record;
 use crate::settings::Retention;
 use crate::time::Millis;
@@ -39,59 +42,77 @@ pub struct Advanced {
 }
 
 impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
-    /// Goes on with a plan until it is done or the time is up.
+    /// Goes on with a plan until it has to wait, it is over, or the time is up.
     pub async fn advance(&self, id: &str, until: Millis) -> Result<Option<Advanced>, StoreError> {
         let mut total = 0;
-        while let Some(plan) = self.store.plan(id).await? {
+        while let Some(plan) = self.store.plan(id, true).await? {
             let now = self.clock.now();
-            let expired = plan.state == PlanState::Proposed && Millis(plan.expires_at) <= now;
-            if expired {
-                self.store.save_plan(&plan, &changed(&plan, |p| p.state = PlanState::Expired)).await?;
+            if plan.state == PlanState::Proposed && Millis(plan.expires_at) <= now {
+                self.store.save_plan(&plan, &plan.changed(|p| p.state = PlanState::Expired), None).await?;
                 continue;
             }
-            let behind = plan.state == PlanState::Ramping && plan.next < plan.count;
-            if !behind || now >= until {
-                let (plan, progress) = self.settle(plan).await?;
-                return Ok(Some(Advanced { plan, progress, released: total }));
+            if plan.next < plan.may_handle(now) && now < until {
+                total += self.release_some(&plan, now).await?;
+                continue;
             }
-            let first = plan.next as usize;
-            let chunk = self.store.chunk(id, first / CHUNK).await?;
-            let batch: Vec<(usize, &Frozen)> = chunk
-                .iter()
-                .enumerate()
-                .skip(first % CHUNK)
-                .take(CONCURRENT)
-                .map(|(i, f)| (first / CHUNK * CHUNK + i, f))
-                .collect();
-            if batch.is_empty() {
-                return Err(StoreError::Corrupt(format!("plan {id} has no delivery number {first}")));
+            let progress = self.progress(&plan).await?;
+            match progress.judge(&plan, now) {
+                // Lost: somebody else advances the same plan. Read it again and go on from there.
+                Some(next) => {
+                    self.store.save_plan(&plan, &next, by_itself(&plan, &next)).await?;
+                }
+                None => return Ok(Some(Advanced { plan, progress, released: total })),
             }
-            for released in join_all(batch.iter().map(|(index, frozen)| self.release(&plan, *index, frozen))).await {
-                total += u32::from(released?);
-            }
-            let next = changed(&plan, |p| p.next += u32::try_from(batch.len()).unwrap_or(0));
-            // Lost: somebody else advances the same plan. Read it again and go on from there.
-            self.store.save_plan(&plan, &next).await?;
         }
         Ok(None)
     }
 
+    /// Releases the next deliveries of the list whose turn it is.
+    async fn release_some(&self, plan: &Plan, now: Millis) -> Result<u32, StoreError> {
+        let first = plan.next as usize;
+        let room = (plan.may_handle(now) - plan.next) as usize;
+        let chunk = self.store.chunk(&plan.id, first / CHUNK).await?;
+        let batch: Vec<(usize, &Frozen)> = chunk
+            .iter()
+            .enumerate()
+            .skip(first % CHUNK)
+            .take(CONCURRENT.min(room))
+            .map(|(i, frozen)| (first / CHUNK * CHUNK + i, frozen))
+            .collect();
+        if batch.is_empty() {
+            return Err(StoreError::Corrupt(format!("plan {} has no delivery number {first}", plan.id)));
+        }
+        let mut released = 0;
+        let wanted = batch.iter().filter(|(_, frozen)| !plan.stopped.contains_key(&frozen.endpoint));
+        for done in join_all(wanted.map(|(index, frozen)| self.release(plan, *index, frozen))).await {
+            released += u32::from(done?);
+        }
+        let next = plan.changed(|p| p.next += u32::try_from(batch.len()).unwrap_or(0));
+        self.store.save_plan(plan, &next, None).await?;
+        Ok(released)
+    }
+
     /// How many deliveries would be released now.
     pub async fn pending(&self, id: &str, until: Millis) -> Result<u32, StoreError> {
-        let Some(plan) = self.store.plan(id).await?.filter(|plan| plan.state == PlanState::Ramping) else {
-            return Ok(0);
-        };
+        let Some(plan) = self.store.plan(id, true).await?.filter(|plan| plan.state.is_running()) else { return Ok(0) };
+        let (first, end) = (plan.next as usize, plan.may_handle(self.clock.now()) as usize);
         let mut pending = 0;
-        let first = plan.next as usize;
-        for chunk in first / CHUNK..(plan.count as usize).div_ceil(CHUNK) {
+        for chunk in first / CHUNK..end.div_ceil(CHUNK) {
             if self.clock.now() >= until {
                 break;
             }
             let list = self.store.chunk(id, chunk).await?;
-            let left: Vec<&Frozen> = list.iter().skip(first.saturating_sub(chunk * CHUNK)).collect();
-            let records = self.records(left.iter().copied()).await?;
+            let due: Vec<&Frozen> = list
+                .iter()
+                .enumerate()
+                .filter(|(i, frozen)| {
+                    (first..end).contains(&(chunk * CHUNK + i)) && !plan.stopped.contains_key(&frozen.endpoint)
+                })
+                .map(|(_, frozen)| frozen)
+                .collect();
+            let records = self.records(due.iter().copied()).await?;
             let ready = |f: &&&Frozen| records.get(&f.at()).is_some_and(|record| f.still_describes(record));
-            pending += u32::try_from(left.iter().filter(ready).count()).unwrap_or(u32::MAX);
+            pending += u32::try_from(due.iter().filter(ready).count()).unwrap_or(u32::MAX);
         }
         Ok(pending)
     }
@@ -130,30 +151,23 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
         Ok(matches!(self.store.swap(&record, &next).await?, Swapped::Done))
     }
 
-    /// Counts from the records, and completes the plan when there is nothing left to wait for.
-    async fn settle(&self, plan: Plan) -> Result<(Plan, Progress), StoreError> {
+    /// Counts from the records.
+    pub async fn progress(&self, plan: &Plan) -> Result<Progress, StoreError> {
         let mut progress = Progress::default();
         for chunk in 0..(plan.count as usize).div_ceil(CHUNK) {
             let list = self.store.chunk(&plan.id, chunk).await?;
             let records = self.records(list.iter()).await?;
             for (i, frozen) in list.iter().enumerate() {
-                progress.count(&plan, chunk * CHUNK + i, frozen, records.get(&frozen.at()));
+                progress.count(plan, chunk * CHUNK + i, frozen, records.get(&frozen.at()));
             }
         }
-        let done = plan.state == PlanState::Ramping && progress.remaining == 0 && progress.untried == 0;
-        if done {
-            let completed = changed(&plan, |p| p.state = PlanState::Completed);
-            if self.store.save_plan(&plan, &completed).await? {
-                return Ok((completed, progress));
-            }
-        }
-        Ok((plan, progress))
+        Ok(progress)
     }
 }
 
-fn changed(plan: &Plan, change: impl FnOnce(&mut Plan)) -> Plan {
-    let mut next = plan.clone();
-    change(&mut next);
-    next.rev += 1;
-    next
+/// The decision that a plan takes about itself.
+fn by_itself(old: &Plan, new: &Plan) -> Option<Decision> {
+    let abort = new.abort.as_ref().filter(|_| old.abort.is_none())?;
+    let details = serde_json::json!({ "digest": new.digest, "stopped": new.stopped });
+    Some(decision(Millis(abort.at), &Who::itself(), "abort", &new.id, &abort.reason, details))
 }

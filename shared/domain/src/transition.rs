@@ -48,6 +48,7 @@ fn blank(key: &DeliveryKey, state_key: &StateKey, state: State, now: Millis) -> 
         accepted_late: false,
         plan: None,
         released_from: None,
+        booked: false,
         payload: None,
         payload_kept_until: None,
         correlation_id: None,
@@ -159,6 +160,7 @@ pub fn claim(record: &Record, lease: Lease, now: Millis) -> Result<Record, Illeg
     next.attempt += 1;
     next.lease = Some(lease);
     next.released_from = None;
+    next.booked = false;
     Ok(next)
 }
 
@@ -390,9 +392,28 @@ pub fn release(
     }
     next.plan = Some(plan.to_owned());
     next.released_from = Some(record.state);
+    next.booked = false;
     next.payload_kept_until = Some(kept_until);
     next.remember(Entry::Released { at: now, plan: plan.to_owned(), generation: next.generation });
     Ok(next)
+}
+
+/// Its plan goes too fast at this moment: due at a slot that is booked for it. No attempt is used.
+pub fn defer(record: &Record, slot: Millis, retention: Retention, now: Millis) -> Result<Record, Illegal> {
+    let mut next = moved(record, Event::Wait(WaitingReason::Deferred), retention, now)?;
+    next.due = Some(slot);
+    next.booked = true;
+    Ok(next)
+}
+
+/// Its plan was aborted before its first attempt: back to where it came from. `None` when it did not come from a plan, or
+/// has been tried since.
+pub fn recall(record: &Record, retention: Retention, now: Millis) -> Result<Option<Record>, Illegal> {
+    let (Some(from), Some(plan)) = (record.released_from, &record.plan) else { return Ok(None) };
+    let mut next = moved(record, Event::Recall(from), retention, now)?;
+    next.remember(Entry::Recalled { at: now, plan: plan.clone() });
+    (next.plan, next.released_from, next.booked) = (None, None, false);
+    Ok(Some(next))
 }
 
 /// The endpoint of a held delivery takes deliveries again: due at its slot. Not a decision about this delivery, so neither
@@ -555,6 +576,36 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_recall_goes_back_to_where_the_plan_took_it_from() {
+        let mut record = in_flight(1);
+        record.payload_kept_until = Some(Millis(9));
+        let dead =
+            finish(&record, &failed(), Decision::Dead(DeadReason::Exhausted), Some(Millis(9)), RETENTION, Millis(5));
+        let dead = dead.unwrap();
+        let held = hold(
+            &Record { state: State::Waiting(WaitingReason::Retry), ..dead.clone() },
+            HeldReason::Paused,
+            RETENTION,
+            Millis(5),
+        );
+        for from in [dead, held.unwrap()] {
+            let released = release(&from, "plan", Millis(50), Millis(99), RETENTION, Millis(10)).unwrap();
+            let deferred = defer(&released, Millis(60), RETENTION, Millis(20)).unwrap();
+            assert_eq!((deferred.due, deferred.booked, deferred.attempt), (Some(Millis(60)), true, from.attempt));
+            for waiting in [released.clone(), deferred] {
+                let back = recall(&waiting, RETENTION, Millis(30)).unwrap().expect("it came from a plan");
+                assert_eq!(
+                    (back.state, back.plan.as_deref(), back.booked, back.attempt),
+                    (from.state, None, false, from.attempt)
+                );
+                assert_eq!(back.expires_at.is_some(), from.state.is_final());
+            }
+            let tried = claim(&released, lease("m"), Millis(50)).unwrap();
+            assert_eq!((recall(&tried, RETENTION, Millis(60)), tried.booked), (Ok(None), false), "too late");
+        }
+    }
+
+    #[test]
     fn a_history_keeps_its_beginning_and_its_end() {
         let mut record = in_flight(1);
         for generation in 0..50 {
@@ -565,7 +616,7 @@ pub(crate) mod tests {
             .iter()
             .map(|e| match e {
                 Entry::Released { generation, .. } => *generation,
-                Entry::Attempt(_) => panic!("no attempt here"),
+                Entry::Attempt(_) | Entry::Recalled { .. } => panic!("no such entry here"),
             })
             .collect();
         assert_eq!((kept.len(), kept[0], kept[1], kept[2], kept[21]), (22, 0, 1, 30, 49));

@@ -46,6 +46,9 @@ pub struct WakeUp {
     /// The plan that released it, until its first claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The due is a slot of that plan's rate, booked for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub booked: bool,
 }
 
 /// The part of a waiting record that its wake-up is made of.
@@ -69,6 +72,7 @@ impl Waiting {
                 due: due.0,
                 abandoned: record.abandoned_in_a_row() > 0,
                 plan: record.released_from.and(record.plan.clone()),
+                booked: record.booked,
             },
             group: record.state_key.to_string(),
         })

@@ -1,6 +1,9 @@
 //! What a table must do, whatever it is made of. Each check uses ids of its own, made from `prefix`, so that it can run on
 //! a table that others use.
 
+use std::collections::BTreeMap;
+
+use domain::audit::{self, Decision as Decided, Entry, Head, decision};
 use domain::decide::Decision;
 use domain::delivery::{DeadReason, RejectedReason, State};
 use domain::endpoint_state::{EndpointState, Status};
@@ -8,9 +11,9 @@ use domain::id::{DeliveryKey, StateKey, sha256_hex};
 use domain::kept_answer::KeptAnswer;
 use domain::message::Refusal;
 use domain::outcome::{Class, Phase};
-use domain::plan::{CHUNK, Frozen, Plan, PlanState, Who, digest};
+use domain::plan::{CHUNK, Frozen, Plan, PlanState, Stop, Who, digest};
 use domain::ports::{
-    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped,
+    Audit, Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Lane, Payloads, Plans, Range, Stored, Swapped,
 };
 use domain::record::Record;
 use domain::reject::reject;
@@ -60,6 +63,7 @@ pub async fn deliveries(table: &(impl Deliveries + Plans), prefix: &str) {
     a_rejected_message_counts_up(table, prefix).await;
     the_arm_cursor_only_moves_forward_and_others_go_back_too(table).await;
     a_plan_is_saved_by_its_revision(table, prefix).await;
+    a_slot_is_booked_once_and_never_in_the_past(table, prefix).await;
 }
 
 async fn a_record_comes_back_as_it_was_written(table: &impl Deliveries, prefix: &str) {
@@ -205,30 +209,92 @@ async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {
         state: PlanState::Proposed,
         count: u32::try_from(list.len()).expect("small"),
         rate_per_second: 10,
+        canary: 10,
+        canaries: 10,
+        abort_failure_ratio: 0.2,
         filter: serde_json::json!({"endpoint": "p"}),
         note: String::new(),
         proposed_by: Who { name: "x".to_owned(), verified: false },
         created_at: T.0,
         expires_at: T.plus(1_000).0,
         approval: None,
+        canaries_out_at: None,
+        ramp_from: None,
+        stopped: BTreeMap::from([("p".to_owned(), Stop::NoVerdict)]),
+        abort: None,
         next: 0,
         rev: 1,
     };
-    assert_eq!(table.plan(&plan.id).await, Ok(None));
-    table.propose(&plan, &list).await.expect("writable");
-    assert_eq!(table.plan(&plan.id).await, Ok(Some(plan.clone())));
+    assert_eq!(table.plan(&plan.id, true).await, Ok(None));
+    table.propose(&plan, &list, decided(prefix, "propose")).await.expect("writable");
+    assert_eq!(table.plan(&plan.id, true).await, Ok(Some(plan.clone())));
     assert_eq!(table.chunk(&plan.id, 0).await.expect("readable").len(), CHUNK);
     assert_eq!(table.chunk(&plan.id, 1).await.expect("readable"), list[CHUNK..]);
     let ramping = Plan { state: PlanState::Ramping, rev: 2, ..plan.clone() };
-    assert_eq!(table.save_plan(&plan, &ramping).await, Ok(true));
-    assert_eq!(table.save_plan(&plan, &ramping).await, Ok(true), "our own write, repeated");
-    assert_eq!(table.save_plan(&plan, &Plan { next: 5, ..ramping.clone() }).await, Ok(false));
-    assert!(table.ramping().await.expect("readable").contains(&plan.id));
+    assert_eq!(table.save_plan(&plan, &ramping, None).await, Ok(true));
+    assert_eq!(table.save_plan(&plan, &ramping, None).await, Ok(true), "our own write, repeated");
+    assert_eq!(table.save_plan(&plan, &Plan { next: 5, ..ramping.clone() }, None).await, Ok(false));
+    assert_eq!(table.plan(&plan.id, false).await, Ok(Some(ramping.clone())), "the writer sees its write");
+    let listed = async |state| table.plans_in(state, 1_000).await.expect("readable").contains(&plan.id);
+    assert!(listed(PlanState::Ramping).await && !listed(PlanState::Proposed).await);
     let done = Plan { state: PlanState::Completed, rev: 3, ..ramping.clone() };
-    assert_eq!(table.save_plan(&ramping, &done).await, Ok(true));
-    assert!(!table.ramping().await.expect("readable").contains(&plan.id));
+    assert_eq!(table.save_plan(&plan, &done, Some(decided(prefix, "abort"))).await, Ok(false));
+    assert_eq!(table.save_plan(&ramping, &done, Some(decided(prefix, "abort"))).await, Ok(true));
+    assert!(listed(PlanState::Completed).await && !listed(PlanState::Ramping).await);
+    assert_eq!(table.plans_in(PlanState::Completed, 1).await.expect("readable").len(), 1);
     assert_eq!(table.bind_redrive_id(&format!("{prefix}-r"), "a", T).await, Ok("a".to_owned()));
     assert_eq!(table.bind_redrive_id(&format!("{prefix}-r"), "b", T).await, Ok("a".to_owned()));
+}
+
+async fn a_slot_is_booked_once_and_never_in_the_past(table: &impl Plans, prefix: &str) {
+    let id = format!("{prefix}-meter");
+    // A booking that was repeated underneath us takes two slots: one goes unused.
+    let mut last = T.plus(-250);
+    for _ in 0..4 {
+        let slot = table.book(&id, 4, T).await.expect("writable");
+        assert!(slot.since(last) >= 250, "{slot} after {last}");
+        last = slot;
+    }
+    assert!(last.since(T) <= 2_000, "{last}");
+    let later = table.book(&id, 4, T.plus(60_000)).await.expect("writable");
+    assert!(later.since(T) >= 60_000, "what nobody took is gone");
+    assert!(table.book(&id, 4, T).await.expect("writable").since(later) >= 250);
+}
+
+fn decided(prefix: &str, action: &str) -> Decided {
+    let by = Who { name: "x".to_owned(), verified: false };
+    decision(T, &by, action, format!("{prefix}-plan"), "a reason", serde_json::json!({"count": 1}))
+}
+
+/// Decisions form a chain, whoever writes them.
+///
+/// # Panics
+/// When the table does not conform.
+pub async fn decisions(table: &(impl Audit + Plans), prefix: &str) {
+    let before = table.head().await.expect("readable");
+    table.record(decided(prefix, "cancel")).await.expect("writable");
+    table.record(decided(prefix, "endpoint")).await.expect("writable");
+    let after = table.head().await.expect("readable");
+    assert!(after.seq >= before.seq + 2, "others may write in between");
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let (page, more) = table.entries(&cursor, 3).await.expect("readable");
+        assert!(page.len() <= 3);
+        cursor = page.last().map_or(cursor, Entry::key);
+        all.extend(page);
+        if !more {
+            break;
+        }
+    }
+    all.sort_by_key(|entry| entry.seq);
+    let head = all.last().map(Entry::head).unwrap_or_default();
+    assert_eq!(audit::verify(&Head::default(), &all, &head).expect("the chain holds"), head.seq);
+    let ours: Vec<&str> = all
+        .iter()
+        .filter(|entry| entry.seq > before.seq && entry.decision.subject == format!("{prefix}-plan"))
+        .map(|entry| entry.decision.action.as_str())
+        .collect();
+    assert_eq!(ours, ["cancel", "endpoint"]);
 }
 
 /// All checks of the payloads table.

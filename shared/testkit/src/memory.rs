@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 
+use domain::audit::Entry;
 use domain::endpoint_state::EndpointState;
 use domain::id::{DeliveryKey, EventId, StateKey};
 use domain::kept_answer::KeptAnswer;
@@ -54,6 +55,8 @@ struct State {
     plans: BTreeMap<String, Plan>,
     chunks: HashMap<(String, usize), Vec<Frozen>>,
     redrives: HashMap<String, String>,
+    meters: HashMap<String, i64>,
+    audit: Vec<Entry>,
     endpoints: BTreeMap<StateKey, EndpointState>,
     /// What they were before, and when they changed: a cache may still say so.
     endpoints_before: HashMap<StateKey, (EndpointState, Millis)>,
@@ -255,6 +258,7 @@ mod tests {
     fn the_memory_tables_conform() {
         let table = MemoryDeliveries::default();
         conformance::deliveries(&table, "t").now_or_never().expect("nothing waits");
+        conformance::decisions(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_lists(&table, "t").now_or_never().expect("nothing waits");
         conformance::endpoint_states(&table, "t").now_or_never().expect("nothing waits");
         conformance::kept_answers(&table, "t").now_or_never().expect("nothing waits");

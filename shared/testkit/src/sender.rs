@@ -30,6 +30,7 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedSender {
     script: Rc<RefCell<VecDeque<Outcome>>>,
+    always: Rc<RefCell<Vec<(String, Outcome)>>>,
     seen: Rc<RefCell<Vec<Seen>>>,
 }
 
@@ -37,6 +38,11 @@ impl ScriptedSender {
     /// Will answer with these, in order.
     pub fn then(&self, outcomes: impl IntoIterator<Item = Outcome>) {
         self.script.borrow_mut().extend(outcomes);
+    }
+
+    /// Will always answer with this where the host begins so.
+    pub fn at(&self, host: &str, outcome: Outcome) {
+        self.always.borrow_mut().push((host.to_owned(), outcome));
     }
 
     /// What came so far.
@@ -57,6 +63,10 @@ impl Sender for ScriptedSender {
             headers: request.headers.clone(),
             body: request.body.to_vec(),
         });
+        let host = request.url.host_str().unwrap_or_default();
+        if let Some((_, outcome)) = self.always.borrow().iter().find(|(begins, _)| host.starts_with(begins)) {
+            return outcome.clone();
+        }
         self.script.borrow_mut().pop_front().unwrap_or_else(|| status(200))
     }
 }

@@ -1,13 +1,14 @@
 //! Stores with one bug each. The checks must find every one of them, or they prove nothing.
 
+use domain::audit::{Decision, Entry, Head};
 use domain::endpoint_state::EndpointState;
 use domain::id::{DeliveryKey, EventId, StateKey};
 use domain::kept_answer::KeptAnswer;
 use domain::payload::Payload;
-use domain::plan::{Frozen, Plan};
+use domain::plan::{Frozen, Plan, PlanState};
 use domain::ports::{
-    Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError, Stored,
-    Swapped,
+    Audit, Claimed, Created, Cursor, Deliveries, EndpointStates, ItemKey, Page, Payloads, Plans, Range, StoreError,
+    Stored, Swapped,
 };
 use domain::record::{Lease, Record};
 use domain::reject::Rejected;
@@ -177,33 +178,51 @@ impl<D: Deliveries> Deliveries for Broken<D> {
 }
 
 impl<D: Plans> Plans for Broken<D> {
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError> {
-        self.inner.propose(plan, list).await
+    async fn propose(&self, plan: &Plan, list: &[Frozen], decision: Decision) -> Result<(), StoreError> {
+        self.inner.propose(plan, list, decision).await
     }
 
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError> {
-        self.inner.plan(id).await
+    async fn plan(&self, id: &str, fresh: bool) -> Result<Option<Plan>, StoreError> {
+        self.inner.plan(id, fresh).await
     }
 
     async fn chunk(&self, id: &str, chunk: usize) -> Result<Vec<Frozen>, StoreError> {
         self.inner.chunk(id, chunk).await
     }
 
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError> {
+    async fn save_plan(&self, old: &Plan, new: &Plan, decision: Option<Decision>) -> Result<bool, StoreError> {
         if self.has(Bug::PlanWithoutCondition)
-            && let Some(there) = self.inner.plan(&old.id).await?
+            && let Some(there) = self.inner.plan(&old.id, true).await?
         {
-            return self.inner.save_plan(&there, new).await;
+            return self.inner.save_plan(&there, new, decision).await;
         }
-        self.inner.save_plan(old, new).await
+        self.inner.save_plan(old, new, decision).await
     }
 
     async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, now: Millis) -> Result<String, StoreError> {
         self.inner.bind_redrive_id(redrive_id, plan_id, now).await
     }
 
-    async fn ramping(&self) -> Result<Vec<String>, StoreError> {
-        self.inner.ramping().await
+    async fn plans_in(&self, state: PlanState, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.plans_in(state, limit).await
+    }
+
+    async fn book(&self, id: &str, rate: u32, now: Millis) -> Result<Millis, StoreError> {
+        self.inner.book(id, rate, now).await
+    }
+}
+
+impl<D: Audit> Audit for Broken<D> {
+    async fn record(&self, decision: Decision) -> Result<(), StoreError> {
+        self.inner.record(decision).await
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        self.inner.head().await
+    }
+
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
+        self.inner.entries(after, limit).await
     }
 }
 

@@ -120,6 +120,7 @@ impl Ports {
             clock: WorkerClock::new(self.gate.executor.clone()),
             retention: RETENTION,
             alias: "live".to_owned(),
+            two_people: false,
         };
         OperatorWorker { handler: Rc::new(handler) }
     }

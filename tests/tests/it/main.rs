@@ -15,6 +15,7 @@ mod items;
 mod own_writes;
 mod purity;
 mod receiver;
+mod redrives;
 mod relay;
 mod seeds;
 mod stack;

@@ -2,32 +2,26 @@
 
 use deliver::deliver::Deliver;
 use deliver::handler::Handler;
-use domain::decide::Decision;
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, sha256_hex};
 use domain::message::{Intake, parse};
 use domain::outcome::{Answer, Class, Outcome, Phase};
-use domain::plan::{Approval, MAX_DELIVERIES, Plan, PlanState, Who};
-use domain::ports::{Clock, Created, Deliveries, Payloads, Plans, Sender, Swapped};
+use domain::ports::{Clock, Created, Deliveries, Sender, Swapped};
 use domain::record::{ABANDONED, Record};
 use domain::request::Request;
 use domain::settings::INTAKE_MAX_RECEIVES;
 use domain::time::Millis;
-use domain::transition::{Arrival, Finished, Heir, finish, take_over};
-use serde_json::{Value, json};
+use domain::transition::{Arrival, Heir, take_over};
+use serde_json::json;
 use testkit::clock::VirtualClock;
-use testkit::samples::{LIMITS, RETENTION, claimed, lease, message};
+use testkit::samples::{LIMITS, RETENTION, lease};
 use testkit::sender::status;
 
 use crate::world::{INTAKE_ARN, RETRY_ARN, START, TIMING, Table, World, config, event};
 
 fn timeout() -> Outcome {
     Outcome::Failed { phase: Phase::Sent, detail: "timeout".to_owned() }
-}
-
-fn approve(proposed: &Value, redrive_id: &str) -> Value {
-    json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive_id, "reason": "fixed"})
 }
 
 #[tokio::test]
@@ -285,66 +279,6 @@ async fn an_unknown_endpoint_is_rejected_until_it_exists() {
 }
 
 #[tokio::test]
-async fn a_redrive_is_proposed_approved_once_and_delivered_with_the_same_id() {
-    let world = World::new();
-    world.sender.then((0..25).map(|_| status(400)));
-    for i in 0..25 {
-        world.send(&format!("e{i}"));
-    }
-    world.settle_now().await;
-    let proposed = world.act(json!({"action": "propose", "filter": {"endpoint": "p"}, "operator": "ada"})).await;
-    assert_eq!((&proposed["count"], &proposed["by_reason"]["permanent"]), (&json!(25), &json!(25)));
-    let approve = |digest: &str, redrive: &str| json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": digest, "redrive_id": redrive, "reason": "fixed", "operator": "ada"});
-    let digest = proposed["digest"].as_str().unwrap();
-    assert_eq!(world.act(approve("0000", "r1")).await["error"]["code"], "digest_mismatch");
-    let approved = world.act(approve(digest, "r1")).await;
-    assert_eq!((&approved["plan"]["state"], &approved["plan"]["released"]), (&json!("ramping"), &json!(25)));
-    assert_eq!(world.act(approve(digest, "r1")).await["plan"]["released"], 25);
-    assert_eq!(world.act(approve(digest, "r2")).await["error"]["code"], "conflict");
-    world.run_for_seconds(10).await;
-    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
-    assert_eq!(
-        (&done["plan"]["state"], &done["plan"]["delivered"], &done["plan"]["remaining"]),
-        (&json!("completed"), &json!(25), &json!(0))
-    );
-    assert_eq!(world.sender.seen().len(), 50);
-    let record = world.record("e7").await;
-    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 1, 2));
-}
-
-#[tokio::test]
-async fn a_redrive_is_spread_by_its_rate() {
-    let world = World::new();
-    world.sender.then((0..50).map(|_| status(400)));
-    for i in 0..50 {
-        world.send(&format!("e{i}"));
-    }
-    world.settle_now().await;
-    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 5})).await;
-    world.act(approve(&proposed, "r")).await;
-    for second in 1..10 {
-        world.run_for_seconds(1).await;
-        let after = world.sender.seen().len() as i64 - 50;
-        assert!(after <= second * 5 + 6, "{after} after {second} s");
-    }
-    world.run_for_seconds(5).await;
-    assert_eq!(world.sender.seen().len(), 100);
-}
-
-#[tokio::test]
-async fn a_redrive_without_a_payload_is_skipped_and_counted() {
-    let world = World::new();
-    world.sender.then([status(400)]);
-    world.send("e");
-    world.settle_now().await;
-    world.payloads.clear();
-    let proposed = world.act(json!({"action": "propose", "filter": {"ids": ["e"]}})).await;
-    let approved = world.act(approve(&proposed, "r")).await;
-    assert_eq!((&approved["plan"]["skipped"], &approved["plan"]["state"]), (&json!(1), &json!("completed")));
-    assert_eq!(world.record("e").await.state, State::DeadLettered(DeadReason::Permanent));
-}
-
-#[tokio::test]
 async fn a_relay_that_stalls_for_an_hour_delays_and_loses_nothing() {
     let mut world = World::new();
     world.relay_stalled = true;
@@ -506,42 +440,6 @@ async fn a_cancel_during_an_attempt_that_dies_is_honoured_at_the_takeover() {
 }
 
 #[tokio::test]
-async fn a_held_delivery_is_released_by_a_plan_and_goes_on_in_its_generation() {
-    let world = World::new();
-    let p = EndpointKey::registered("p").unwrap();
-    world.sender.then([status(500)]);
-    world.send("e");
-    world.settle_now().await;
-    world.endpoints.set(&p, Found::Removed);
-    world.run_for_seconds(120).await;
-    world.endpoints.set(&p, Found::Config(Box::new(config())));
-    let proposed = world.act(json!({"action": "propose", "filter": {"state": "held", "endpoint": "p"}})).await;
-    assert_eq!((&proposed["count"], &proposed["by_reason"]["removed"]), (&json!(1), &json!(1)));
-    world.act(approve(&proposed, "r")).await;
-    world.run_for_seconds(5).await;
-    let record = world.record("e").await;
-    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 0, 2));
-    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
-    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"]), (&json!("completed"), &json!(1)));
-}
-
-#[tokio::test]
-async fn a_redriven_delivery_that_is_held_again_counts_as_skipped() {
-    let world = World::new();
-    world.sender.then([status(400)]);
-    world.send("e");
-    world.settle_now().await;
-    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
-    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
-    world.act(approve(&proposed, "r")).await;
-    world.run_for_seconds(5).await;
-    assert_eq!(world.record("e").await.state, State::Held(HeldReason::Removed));
-    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
-    let plan = &done["plan"];
-    assert_eq!((&plan["state"], &plan["skipped"], &plan["released"]), (&json!("completed"), &json!(1), &json!(0)));
-}
-
-#[tokio::test]
 async fn an_attempt_that_died_is_not_stuck_when_its_endpoint_is_deleted() {
     let world = World::new();
     let message = world.send("e");
@@ -578,24 +476,6 @@ async fn a_misconfigured_endpoint_holds_and_says_why_in_its_state() {
     let record = world.record("e").await;
     assert_eq!((record.state, record.attempt), (State::Held(HeldReason::Misconfigured), 0));
     assert_eq!((world.payloads.len(), world.sender.seen().len()), (1, 0));
-}
-
-#[tokio::test]
-async fn an_approval_that_dies_before_its_first_release_is_continued_by_the_sweep() {
-    let world = World::new();
-    world.sender.then([status(400)]);
-    world.send("e");
-    world.settle_now().await;
-    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
-    let plan = world.table.plan(proposed["plan_id"].as_str().unwrap()).await.unwrap().unwrap();
-    let by = Who { name: "ada".to_owned(), verified: false };
-    let approval = Approval { redrive_id: "r".to_owned(), reason: "fixed".to_owned(), by, at: world.clock.now().0 };
-    let approved = Plan { state: PlanState::Ramping, approval: Some(approval), rev: plan.rev + 1, ..plan.clone() };
-    assert_eq!(world.table.save_plan(&plan, &approved).await, Ok(true));
-    let evidence = world.sweep_run("reconcile").await;
-    assert_eq!(evidence.released, 1);
-    world.run_for_seconds(5).await;
-    assert_eq!(world.record("e").await.state, State::Delivered);
 }
 
 #[tokio::test]
@@ -670,25 +550,6 @@ async fn a_late_acceptance_marks_the_attempt_that_has_taken_over() {
 async fn a_late_failure_changes_nothing() {
     let record = answered_late(Heir::Queue, 500).await;
     assert_eq!((record.state, record.attempts().count()), (State::Waiting(WaitingReason::Recovered), 1));
-}
-
-#[tokio::test]
-async fn a_plan_skips_what_another_plan_has_brought_back_meanwhile() {
-    let world = World::new();
-    world.sender.then([status(400), status(400)]);
-    world.send("e");
-    world.settle_now().await;
-    let [first, second] = [(); 2].map(|()| json!({"action": "propose", "filter": {"ids": ["e"]}}));
-    let (first, second) = (world.act(first).await, world.act(second).await);
-    world.act(approve(&first, "r1")).await;
-    world.run_for_seconds(5).await;
-    let dead_again = world.record("e").await;
-    assert_eq!((dead_again.state, dead_again.generation), (State::DeadLettered(DeadReason::Permanent), 1));
-    let answer = world.act(approve(&second, "r2")).await;
-    assert_eq!((&answer["plan"]["skipped"], &answer["plan"]["released"]), (&json!(1), &json!(0)));
-    assert_eq!(world.record("e").await, dead_again);
-    let failed = world.act(json!({"action": "status", "plan_id": first["plan_id"]})).await;
-    assert_eq!((&failed["plan"]["failed"], &failed["plan"]["state"]), (&json!(1), &json!("completed")));
 }
 
 #[tokio::test]
@@ -789,44 +650,4 @@ async fn a_time_filter_means_the_entry_into_the_state_for_held_deliveries_too() 
             assert_eq!(proposed["count"], 1, "{bound} {endpoint}: {proposed}");
         }
     }
-}
-
-#[tokio::test]
-async fn a_plan_of_ten_thousand_is_released_completely_and_once_and_one_more_is_too_many() {
-    let world = World::new();
-    let failed = Finished {
-        class: Class::Permanent,
-        phase: Phase::Head,
-        status: Some(400),
-        detail: None,
-        hint: None,
-        excerpt: None,
-        budget: 8,
-    };
-    for i in 0..=MAX_DELIVERIES {
-        let webhook = message(&format!("e{i}"));
-        // The last one comes later than all others.
-        let at = START.plus(i64::from(i == MAX_DELIVERIES) * 1_000);
-        let dead = Decision::Dead(DeadReason::Permanent);
-        let record = finish(&claimed(&webhook, at), &failed, dead, Some(at), RETENTION, at).unwrap();
-        assert_eq!(world.table.create(&record).await, Ok(Created::New));
-        world.payloads.keep(&webhook.key, &webhook.payload, at).await.unwrap();
-    }
-    world.clock.advance(10_000);
-    let refused = world.act(json!({"action": "propose", "filter": {}})).await;
-    assert_eq!((&refused["error"]["code"], &refused["error"]["count"]), (&json!("too_many"), &json!(10_001)));
-    let before = START.plus(500).to_string();
-    let proposed = world.act(json!({"action": "propose", "filter": {"before": before}, "rate_per_second": 20})).await;
-    assert_eq!(proposed["count"], 10_000);
-    for _ in 0..2 {
-        let plan = &world.act(approve(&proposed, "r")).await["plan"];
-        assert_eq!((&plan["released"], &plan["skipped"], &plan["remaining"]), (&json!(10_000), &json!(0), &json!(0)));
-    }
-    let records = world.table.all();
-    let released: Vec<_> = records.iter().filter(|r| r.generation == 1).collect();
-    assert_eq!((released.len(), records.iter().filter(|r| r.generation > 1).count()), (10_000, 0));
-    let now = world.clock.now();
-    let mut slots: Vec<i64> = released.iter().map(|r| r.due.unwrap().since(now)).collect();
-    slots.sort_unstable();
-    assert!(slots.iter().enumerate().all(|(i, slot)| *slot == i as i64 * 50), "one every 50 ms");
 }

@@ -123,6 +123,7 @@ impl World {
             clock: clock.clone(),
             retention: RETENTION,
             alias: "live".to_owned(),
+            two_people: false,
         };
         Self {
             clock,
@@ -213,6 +214,29 @@ impl World {
 
     pub async fn act(&self, action: Value) -> Value {
         self.act_within(action, 60_000).await
+    }
+
+    /// A call with an event of any shape, of the function under any name.
+    pub async fn act_on(&self, event: Value, function_arn: &str) -> Value {
+        let invocation = Invocation { deadline: self.clock.now().plus(60_000), function_arn };
+        self.operator.handle(event, &invocation).await.unwrap()
+    }
+
+    /// Registers one more endpoint, under its own host.
+    pub fn register(&self, endpoint: &str) {
+        let url = format!("https://{endpoint}.example.test/");
+        let config = EndpointConfig { url, ..config() };
+        self.endpoints.set(&EndpointKey::registered(endpoint).unwrap(), Found::Config(Box::new(config)));
+    }
+
+    /// Sends a webhook for any endpoint.
+    pub fn send_to(&self, id: &str, endpoint: &str) -> String {
+        self.intake.send(&json!({"id": id, "endpoint": endpoint, "json": {"id": id}}).to_string(), 0)
+    }
+
+    /// Loses the wake-ups of an endpoint.
+    pub fn lose_wake_ups_of(&self, endpoint: &str) {
+        self.retry.remove_if(|body| body.contains(&format!("\"endpoint\":\"{endpoint}\"")));
     }
 
     /// An operator's call that has so many milliseconds.

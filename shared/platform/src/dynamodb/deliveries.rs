@@ -27,7 +27,7 @@ const TRIES: u32 = 5;
 const FIRST_PAUSE_MS: i64 = 50;
 
 /// The old item that came with a failed condition; `Err` for any other failure.
-fn lost_update(error: SdkError<UpdateItemError>) -> Result<Option<Item>, StoreError> {
+pub(super) fn lost_update(error: SdkError<UpdateItemError>) -> Result<Option<Item>, StoreError> {
     match error.into_service_error() {
         UpdateItemError::ConditionalCheckFailedException(failed) => Ok(failed.item),
         other => Err(unavailable("updating an item", other)),
@@ -145,7 +145,7 @@ impl Deliveries for DeliveryTable {
             .set_key(Some(item::key(key)))
             .update_expression(
                 "SET #state = :in_flight, since = :now, rev = rev + :one, attempt = :next, lease_until = :until, claim_id = :claim \
-                 REMOVE reason, released_from",
+                 REMOVE reason, released_from, booked",
             )
             // Nobody else has claimed it, its time has come, and it is not too late.
             .condition_expression(

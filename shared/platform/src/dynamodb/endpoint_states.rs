@@ -83,7 +83,7 @@ impl EndpointStates for DeliveryTable {
     }
 
     async fn resumed_endpoints(&self) -> Result<Vec<StateKey>, StoreError> {
-        let keys = self.in_lane(RESUMED, "EP#", "looking for resumed endpoints").await?;
+        let keys = self.in_lane(RESUMED, "EP#", None, "looking for resumed endpoints").await?;
         Ok(keys.iter().map(|key| StateKey::stored(key)).collect())
     }
 }

@@ -19,7 +19,7 @@ use super::cache::Cache;
 use super::deliveries::lost_put;
 use super::document;
 use super::item::{Item, n, s};
-use super::unavailable;
+use super::{ENDPOINTS_KEPT_MS, unavailable};
 use crate::clock::{SystemClock, random_key};
 
 /// Key of the item with the root keys of inline URLs. No endpoint's id can hold a `#`.
@@ -37,7 +37,7 @@ pub struct EndpointTable {
 impl EndpointTable {
     /// The endpoints of that table.
     pub fn new(client: Client, table: String, defaults: Defaults) -> Self {
-        Self { client, table, defaults, found: Cache::default(), inline: Cache::default() }
+        Self { client, table, defaults, found: Cache::new(ENDPOINTS_KEPT_MS), inline: Cache::new(ENDPOINTS_KEPT_MS) }
     }
 
     async fn item(&self, key: &str) -> Result<Option<Item>, StoreError> {

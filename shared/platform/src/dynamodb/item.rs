@@ -66,6 +66,7 @@ pub fn encode(record: &Record) -> Item {
     set("accepted_late", flag(record.accepted_late));
     set("plan", record.plan.as_deref().map(s));
     set("released_from", record.released_from.map(|from| s(&state_text(from))));
+    set("booked", flag(record.booked));
     set("state_key", (record.state_key.as_str() != record.key.endpoint.as_str()).then(|| s(record.state_key.as_str())));
     set("payload_hash", record.payload.as_ref().map(|p| s(&p.hash)));
     set("payload_bytes", record.payload.as_ref().map(|p| n(p.bytes)));
@@ -119,6 +120,10 @@ fn encode_entry(entry: &Entry) -> AttributeValue {
             set("at", Some(n(at.0)));
             set("plan", Some(s(plan)));
             set("g", Some(n(generation)));
+        }
+        Entry::Recalled { at, plan } => {
+            set("at", Some(n(at.0)));
+            set("plan", Some(s(plan)));
         }
     }
     AttributeValue::M(map)
@@ -226,6 +231,7 @@ pub fn decode(item: &Item) -> Result<Record, StoreError> {
         accepted_late: a.flag("accepted_late"),
         plan: a.text("plan").map(ToOwned::to_owned),
         released_from: a.text("released_from").and_then(state_of_text),
+        booked: a.flag("booked"),
         payload: match (a.text("payload_hash"), a.number("payload_bytes")) {
             (Some(hash), Some(bytes)) => Some(PayloadRef { hash: hash.to_owned(), bytes }),
             _ => None,
@@ -248,7 +254,11 @@ pub fn decode(item: &Item) -> Result<Record, StoreError> {
 fn decode_entry(value: &AttributeValue) -> Option<Entry> {
     let a = Attributes(value.as_m().ok()?);
     if let Some(plan) = a.text("plan") {
-        return Some(Entry::Released { at: a.millis("at")?, plan: plan.to_owned(), generation: a.number("g")? });
+        let (at, plan) = (a.millis("at")?, plan.to_owned());
+        return Some(match a.number("g") {
+            Some(generation) => Entry::Released { at, plan, generation },
+            None => Entry::Recalled { at, plan },
+        });
     }
     Some(Entry::Attempt(Box::new(AttemptEntry {
         number: a.number("n")?,

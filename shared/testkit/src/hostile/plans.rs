@@ -1,36 +1,55 @@
 //! The plans and the states of endpoints behind a gate.
 
+use domain::audit::{Decision, Entry, Head};
 use domain::endpoint_state::EndpointState;
 use domain::id::StateKey;
-use domain::plan::{Frozen, Plan};
-use domain::ports::{EndpointStates, Plans, StoreError};
+use domain::plan::{Frozen, Plan, PlanState};
+use domain::ports::{Audit, EndpointStates, Plans, StoreError};
 use domain::time::Millis;
 
 use super::Hostile;
 
 impl<D: Plans> Plans for Hostile<D> {
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError> {
-        self.write("propose", &plan.id, || self.inner.propose(plan, list)).await
+    async fn propose(&self, plan: &Plan, list: &[Frozen], decision: Decision) -> Result<(), StoreError> {
+        self.write("propose", &plan.id, || self.inner.propose(plan, list, decision.clone())).await
     }
 
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError> {
-        self.read("plan", &id, || self.inner.plan(id)).await
+    async fn plan(&self, id: &str, fresh: bool) -> Result<Option<Plan>, StoreError> {
+        self.read("plan", &id, || self.inner.plan(id, fresh)).await
     }
 
     async fn chunk(&self, id: &str, chunk: usize) -> Result<Vec<Frozen>, StoreError> {
         self.read("chunk", &id, || self.inner.chunk(id, chunk)).await
     }
 
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError> {
-        self.write("save_plan", &old.id, || self.inner.save_plan(old, new)).await
+    async fn save_plan(&self, old: &Plan, new: &Plan, decision: Option<Decision>) -> Result<bool, StoreError> {
+        self.write("save_plan", &old.id, || self.inner.save_plan(old, new, decision.clone())).await
     }
 
     async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, now: Millis) -> Result<String, StoreError> {
         self.write("bind_redrive_id", &plan_id, || self.inner.bind_redrive_id(redrive_id, plan_id, now)).await
     }
 
-    async fn ramping(&self) -> Result<Vec<String>, StoreError> {
-        self.read("ramping", &"", || self.inner.ramping()).await
+    async fn plans_in(&self, state: PlanState, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.read("plans_in", &"", || self.inner.plans_in(state, limit)).await
+    }
+
+    async fn book(&self, id: &str, rate: u32, now: Millis) -> Result<Millis, StoreError> {
+        self.write("book", &id, || self.inner.book(id, rate, now)).await
+    }
+}
+
+impl<D: Audit> Audit for Hostile<D> {
+    async fn record(&self, decision: Decision) -> Result<(), StoreError> {
+        self.write("record", &"", || self.inner.record(decision.clone())).await
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        self.read("head", &"", || self.inner.head()).await
+    }
+
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
+        self.read("entries", &"", || self.inner.entries(after, limit)).await
     }
 }
 

@@ -1,24 +1,57 @@
-//! The plans and the states of endpoints, in the deliveries table.
+//! The plans, the decisions, and the states of endpoints, in the deliveries table.
 
+use domain::audit::{Decision, Entry, Head};
 use domain::endpoint_state::EndpointState;
 use domain::id::StateKey;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
-use domain::ports::{Clock, EndpointStates, Plans, StoreError};
+use domain::ports::{Audit, Clock, EndpointStates, Plans, StoreError};
 use domain::time::Millis;
 
 use super::MemoryDeliveries;
 
+impl MemoryDeliveries {
+    /// Writes a decision behind the last one.
+    fn decide(&self, decision: Decision) {
+        let mut state = self.state.borrow_mut();
+        let head = state.audit.last().map(Entry::head).unwrap_or_default();
+        let entry = decision.after(&head);
+        state.audit.push(entry);
+    }
+}
+
+impl Audit for MemoryDeliveries {
+    async fn record(&self, decision: Decision) -> Result<(), StoreError> {
+        self.decide(decision);
+        Ok(())
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        Ok(self.state.borrow().audit.last().map(Entry::head).unwrap_or_default())
+    }
+
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
+        let state = self.state.borrow();
+        let mut entries: Vec<Entry> = state.audit.iter().filter(|e| e.key().as_str() > after).cloned().collect();
+        entries.sort_by_key(Entry::key);
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        Ok((entries, more))
+    }
+}
+
 impl Plans for MemoryDeliveries {
-    async fn propose(&self, plan: &Plan, list: &[Frozen]) -> Result<(), StoreError> {
+    async fn propose(&self, plan: &Plan, list: &[Frozen], decision: Decision) -> Result<(), StoreError> {
         let mut state = self.state.borrow_mut();
         for (i, chunk) in list.chunks(CHUNK).enumerate() {
             state.chunks.insert((plan.id.clone(), i), chunk.to_vec());
         }
         state.plans.insert(plan.id.clone(), plan.clone());
+        drop(state);
+        self.decide(decision);
         Ok(())
     }
 
-    async fn plan(&self, id: &str) -> Result<Option<Plan>, StoreError> {
+    async fn plan(&self, id: &str, _fresh: bool) -> Result<Option<Plan>, StoreError> {
         Ok(self.state.borrow().plans.get(id).cloned())
     }
 
@@ -28,16 +61,19 @@ impl Plans for MemoryDeliveries {
         list.ok_or_else(|| StoreError::Corrupt(format!("piece {chunk} of plan {id} is missing")))
     }
 
-    async fn save_plan(&self, old: &Plan, new: &Plan) -> Result<bool, StoreError> {
-        let mut state = self.state.borrow_mut();
-        match state.plans.get_mut(&old.id) {
-            Some(there) if there.rev == old.rev => {
-                *there = new.clone();
-                Ok(true)
+    async fn save_plan(&self, old: &Plan, new: &Plan, decision: Option<Decision>) -> Result<bool, StoreError> {
+        {
+            let mut state = self.state.borrow_mut();
+            match state.plans.get_mut(&old.id) {
+                Some(there) if there.rev == old.rev => *there = new.clone(),
+                Some(there) => return Ok(there == new),
+                None => return Ok(false),
             }
-            Some(there) => Ok(there == new),
-            None => Ok(false),
         }
+        if let Some(decision) = decision {
+            self.decide(decision);
+        }
+        Ok(true)
     }
 
     async fn bind_redrive_id(&self, redrive_id: &str, plan_id: &str, _now: Millis) -> Result<String, StoreError> {
@@ -45,9 +81,20 @@ impl Plans for MemoryDeliveries {
         Ok(state.redrives.entry(redrive_id.to_owned()).or_insert_with(|| plan_id.to_owned()).clone())
     }
 
-    async fn ramping(&self) -> Result<Vec<String>, StoreError> {
+    async fn plans_in(&self, wanted: PlanState, limit: usize) -> Result<Vec<String>, StoreError> {
         let state = self.state.borrow();
-        Ok(state.plans.values().filter(|p| p.state == PlanState::Ramping).map(|p| p.id.clone()).collect())
+        let mut plans: Vec<&Plan> = state.plans.values().filter(|p| p.state == wanted).collect();
+        plans.sort_by_key(|p| (std::cmp::Reverse(p.created_at), p.id.clone()));
+        Ok(plans.into_iter().take(limit).map(|p| p.id.clone()).collect())
+    }
+
+    async fn book(&self, id: &str, rate: u32, now: Millis) -> Result<Millis, StoreError> {
+        let mut state = self.state.borrow_mut();
+        let (step, now_us) = (1_000_000 / i64::from(rate.max(1)), now.0.saturating_mul(1_000));
+        let next = state.meters.entry(id.to_owned()).or_insert(now_us);
+        let slot = (*next).max(now_us);
+        *next = slot + step;
+        Ok(Millis(slot.div_euclid(1_000)))
     }
 }
 

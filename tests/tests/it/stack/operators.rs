@@ -1,5 +1,7 @@
 //! What an operator does, through the real function.
 
+use std::time::{Duration, Instant};
+
 use domain::delivery::{DeadReason, State};
 use domain::record::Entry;
 use serde_json::{Value, json};
@@ -30,14 +32,12 @@ async fn a_redrive_of_25_is_released_once_however_often_it_is_approved() {
     };
     let redrive = stack.id("redrive");
     let both = futures_util::future::join(stack.operator(approve(&redrive)), stack.operator(approve(&redrive))).await;
-    for answer in [both.0, both.1, stack.operator(approve(&redrive)).await] {
-        assert_eq!(
-            (&answer["ok"], &answer["plan"]["released"], &answer["plan"]["skipped"]),
-            (&json!(true), &json!(25), &json!(0)),
-            "{answer}"
-        );
+    for answer in [both.0, both.1] {
+        assert_eq!((&answer["ok"], &answer["plan"]["skipped"]), (&json!(true), &json!(0)), "{answer}");
+        assert_eq!((&answer["plan"]["state"], &answer["plan"]["released"]), (&json!("canary"), &json!(10)), "{answer}");
     }
     assert_eq!(stack.operator(approve("another")).await["error"]["code"], "conflict");
+    stack.plan_over(&proposed, "completed").await;
     for id in &ids {
         let record = stack.wait_state(id, &url, 30, State::Delivered).await;
         assert_eq!((record.generation, record.attempt), (1, 2));
@@ -48,10 +48,93 @@ async fn a_redrive_of_25_is_released_once_however_often_it_is_approved() {
     for id in &ids {
         assert_eq!(seen.iter().filter(|s| s.id() == id).count(), 2, "{id}: once before and once after");
     }
-    let status = stack.operator(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
-    let plan = &status["plan"];
+    let plan = stack.plan_over(&proposed, "completed").await;
     let counts = ["released", "delivered", "failed", "skipped", "remaining"].map(|n| plan[n].as_u64().unwrap());
     assert_eq!((plan["state"].as_str(), counts), (Some("completed"), [25, 25, 0, 0, 0]));
+}
+
+impl Stack {
+    /// Asks for the status of a plan, which pushes it on, until it is over.
+    async fn plan_over(&self, proposed: &Value, state: &str) -> Value {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let plan = self.operator(json!({"action": "status", "plan_id": proposed["plan_id"]})).await["plan"].clone();
+            if plan["state"] == state {
+                return plan;
+            }
+            assert!(Instant::now() < end, "not {state} after a minute: {plan}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Dead letters of one endpoint: their ids.
+    async fn dead_letters(&self, path: &str, count: usize) -> (Vec<String>, String) {
+        let url = self.receiver.script(path, [Reply::status(400)]);
+        let ids: Vec<String> = (0..count).map(|i| self.id(&format!("{path}{i}"))).collect();
+        futures_util::future::join_all(ids.iter().map(|id| self.send(id, &url))).await;
+        for id in &ids {
+            self.wait_state(id, &url, 30, State::DeadLettered(DeadReason::Permanent)).await;
+        }
+        (ids, url)
+    }
+}
+
+#[tokio::test]
+async fn a_canary_that_fails_aborts_its_plan_and_the_rest_stays_a_dead_letter() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let (ids, url) = stack.dead_letters("hopeless", 25).await;
+    let proposed = stack.operator(json!({"action": "propose", "filter": {"ids": ids}, "operator": "ada"})).await;
+    let redrive = stack.id("redrive");
+    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive, "reason": "hope", "operator": "ada"});
+    assert_eq!(stack.operator(approve).await["ok"], true);
+    let plan = stack.plan_over(&proposed, "aborted").await;
+    assert_eq!((&plan["abort"]["by"]["name"], &plan["remaining"]), (&json!("redeliver"), &json!(15)), "{plan}");
+    let mut generations = Vec::new();
+    for id in &ids {
+        generations.push(stack.find(id, &url).await.unwrap().generation);
+    }
+    assert_eq!(generations.iter().filter(|g| **g == 0).count(), 15, "untouched");
+    assert!(stack.receiver.seen("hopeless").len() <= 35);
+}
+
+#[tokio::test]
+async fn an_abort_in_the_middle_of_a_ramp_takes_back_what_was_not_tried() {
+    let _shared = shared().await;
+    let stack = Stack::connect().await;
+    let (ids, url) = stack.dead_letters("aborted", 40).await;
+    stack.receiver.script("aborted", [Reply::status(200)]);
+    let propose =
+        json!({"action": "propose", "filter": {"ids": ids}, "operator": "ada", "rate_per_second": 2, "canary": 2});
+    let proposed = stack.operator(propose).await;
+    let redrive = stack.id("redrive");
+    let approve = json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive, "reason": "fixed", "operator": "ada"});
+    assert_eq!(stack.operator(approve).await["ok"], true);
+    stack.plan_over(&proposed, "ramping").await;
+    stack.receiver.wait_for("aborted", 40 + 5, Duration::from_secs(30)).await;
+    let abort =
+        json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "wrong partner", "operator": "bea"});
+    assert_eq!(stack.operator(abort).await["plan"]["state"], "aborted");
+    // The function may have read the plan up to five seconds before.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let sent = stack.receiver.seen("aborted").len();
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut back = 0;
+    while back + sent - 40 < 40 {
+        assert!(Instant::now() < end, "{back} went back, {} were sent", sent - 40);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        back = 0;
+        for id in &ids {
+            let record = stack.find(id, &url).await.unwrap();
+            back += usize::from(record.state == State::DeadLettered(DeadReason::Permanent) && record.plan.is_none());
+        }
+    }
+    assert_eq!(stack.receiver.seen("aborted").len(), sent, "nothing more was sent");
+    let audit = stack.operator(json!({"action": "audit", "limit": 500})).await;
+    let ours = |e: &&Value| e["subject"] == proposed["plan_id"];
+    let actions: Vec<&str> =
+        audit["entries"].as_array().unwrap().iter().filter(ours).filter_map(|e| e["action"].as_str()).collect();
+    assert_eq!(actions, ["propose", "approve", "abort"]);
 }
 
 #[tokio::test]

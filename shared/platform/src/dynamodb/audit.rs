@@ -1,0 +1,131 @@
+//! The port of the chain of decisions: items `AUDIT` / `<time>#<number>` and their head. An entry is written in one
+//! transaction with the head, and with whatever was decided, so that there is neither a decision without its entry nor an
+//! entry without its place in the chain.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
+use domain::audit::{Decision, Entry, Head};
+use domain::ports::{Audit, StoreError};
+
+use super::item::{self, Item, n, s};
+use super::{DeliveryTable, unavailable};
+
+/// Where the head is: outside of the entries' own range.
+const HEAD: (&str, &str) = ("AUDIT#HEAD", "HEAD");
+/// So often the end of the chain is looked up again when others write to it at the same moment.
+const TRIES: usize = 8;
+
+/// What became of a transaction.
+pub(super) enum Written {
+    /// It is in place.
+    Done,
+    /// The condition of what was decided does not hold.
+    Lost,
+}
+
+impl DeliveryTable {
+    /// Writes what was decided together with its entry in the chain. `decided` carries its own condition; without one there is
+    /// only the entry.
+    pub(super) async fn write_decision(&self, decided: Option<Put>, decision: Decision) -> Result<Written, StoreError> {
+        for _ in 0..TRIES {
+            let head = self.head().await?;
+            let entry = decision.clone().after(&head);
+            let mut items: Vec<TransactWriteItem> = Vec::with_capacity(3);
+            if let Some(put) = &decided {
+                items.push(TransactWriteItem::builder().put(put.clone()).build());
+            }
+            items.push(self.put(entry_item(&entry), "attribute_not_exists(pk)", None)?);
+            let condition = if head.seq == 0 { "attribute_not_exists(pk)" } else { "seq = :seq" };
+            items.push(self.put(head_item(&entry.head()), condition, (head.seq > 0).then_some(head.seq))?);
+            let sent = self.client.transact_write_items().set_transact_items(Some(items)).send().await;
+            let Err(error) = sent else { return Ok(Written::Done) };
+            // Our own transaction, repeated underneath us after its answer was lost.
+            if self.head().await? == entry.head() {
+                return Ok(Written::Done);
+            }
+            let service = error.into_service_error();
+            let reasons: Vec<bool> = match &service {
+                aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError::TransactionCanceledException(
+                    cancelled,
+                ) => cancelled
+                    .cancellation_reasons()
+                    .iter()
+                    .map(|reason| reason.code() == Some("ConditionalCheckFailed"))
+                    .collect(),
+                _ => return Err(unavailable("writing a decision", service)),
+            };
+            if decided.is_some() && reasons.first() == Some(&true) {
+                return Ok(Written::Lost);
+            }
+        }
+        Err(StoreError::Unavailable("writing a decision: too many others write at this moment".to_owned()))
+    }
+
+    fn put(&self, item: Item, condition: &str, seq: Option<u64>) -> Result<TransactWriteItem, StoreError> {
+        let mut put = Put::builder().table_name(&self.table).set_item(Some(item)).condition_expression(condition);
+        if let Some(seq) = seq {
+            put = put.expression_attribute_values(":seq", n(seq));
+        }
+        let put = put.build().map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        Ok(TransactWriteItem::builder().put(put).build())
+    }
+}
+
+fn head_item(head: &Head) -> Item {
+    let mut item = item::text_key(HEAD.0, HEAD.1);
+    item.insert("seq".to_owned(), n(head.seq));
+    item.insert("hash".to_owned(), s(&head.hash));
+    item
+}
+
+fn entry_item(entry: &Entry) -> Item {
+    let mut item = item::text_key("AUDIT", &entry.key());
+    item.insert("doc".to_owned(), s(&serde_json::to_string(entry).expect("an entry is plain data")));
+    item
+}
+
+impl Audit for DeliveryTable {
+    async fn record(&self, decision: Decision) -> Result<(), StoreError> {
+        self.write_decision(None, decision).await.map(|_| ())
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        let key = item::text_key(HEAD.0, HEAD.1);
+        let read = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let answer = read.send().await.map_err(|e| unavailable("reading the end of the decisions", e))?;
+        let Some(item) = answer.item else { return Ok(Head::default()) };
+        let seq = item.get("seq").and_then(|v| v.as_n().ok()).and_then(|v| v.parse().ok());
+        let hash = item.get("hash").and_then(|v| v.as_s().ok()).cloned();
+        match (seq, hash) {
+            (Some(seq), Some(hash)) => Ok(Head { seq, hash }),
+            _ => Err(StoreError::Corrupt("the end of the decisions cannot be read".to_owned())),
+        }
+    }
+
+    async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX).max(1);
+        let page = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("pk = :pk AND sk > :after")
+            .expression_attribute_values(":pk", s("AUDIT"))
+            // An empty text is no key value; every entry sorts behind a blank.
+            .expression_attribute_values(":after", s(if after.is_empty() { " " } else { after }))
+            .consistent_read(true)
+            .limit(limit)
+            .send()
+            .await
+            .map_err(|e| unavailable("reading the decisions", e))?;
+        let entries = page
+            .items()
+            .iter()
+            .map(|item| {
+                let doc = item.get("doc").and_then(|v| v.as_s().ok()).map_or("", String::as_str);
+                serde_json::from_str(doc).map_err(|e| StoreError::Corrupt(format!("a decision cannot be read: {e}")))
+            })
+            .collect::<Result<Vec<Entry>, _>>()?;
+        Ok((entries, page.last_evaluated_key.is_some_and(|key| !HashMap::is_empty(&key))))
+    }
+}

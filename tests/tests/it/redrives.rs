@@ -1,0 +1,450 @@
+//! Stories of redrives: a decision about a frozen selection, carried out slowly, and stopped when it does harm.
+
+use std::collections::BTreeMap;
+
+use domain::decide::Decision;
+use domain::delivery::{DeadReason, HeldReason, State};
+use domain::endpoint::Found;
+use domain::id::EndpointKey;
+use domain::outcome::{Class, Phase};
+use domain::plan::{Approval, MAX_DELIVERIES, PlanState, Who};
+use domain::ports::{Audit, Clock, Created, Deliveries, Payloads, Plans};
+use domain::transition::{Finished, finish};
+use serde_json::{Value, json};
+use testkit::samples::{RETENTION, claimed, message};
+use testkit::sender::status;
+
+use crate::world::{START, World, config};
+
+fn approve(proposed: &Value, redrive_id: &str) -> Value {
+    json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive_id, "reason": "fixed", "operator": "bea"})
+}
+
+/// A world with so many dead letters of each endpoint.
+async fn dead(endpoints: &[&str], each: usize) -> World {
+    let world = World::new();
+    for endpoint in endpoints {
+        world.register(endpoint);
+        world.sender.then((0..each).map(|_| status(400)));
+        for i in 0..each {
+            world.send_to(&format!("{endpoint}{i}"), endpoint);
+        }
+        world.settle_now().await;
+    }
+    world
+}
+
+async fn plan_of(world: &World, proposed: &Value) -> Value {
+    world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await["plan"].clone()
+}
+
+/// The figures of a plan, which must add up.
+fn figures(plan: &Value) -> [i64; 5] {
+    let figures = ["released", "delivered", "failed", "skipped", "remaining"].map(|n| plan[n].as_i64().unwrap());
+    assert_eq!(figures[0] + figures[3] + figures[4], plan["count"].as_i64().unwrap(), "{plan}");
+    figures
+}
+
+#[tokio::test]
+async fn a_redrive_is_proposed_approved_once_and_delivered_with_the_same_id() {
+    let world = World::new();
+    world.sender.then((0..25).map(|_| status(400)));
+    for i in 0..25 {
+        world.send(&format!("e{i}"));
+    }
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {"endpoint": "p"}, "operator": "ada"})).await;
+    assert_eq!((&proposed["count"], &proposed["by_reason"]["permanent"]), (&json!(25), &json!(25)));
+    let approve = |digest: &str, redrive: &str| json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": digest, "redrive_id": redrive, "reason": "fixed", "operator": "ada"});
+    let digest = proposed["digest"].as_str().unwrap();
+    assert_eq!(world.act(approve("0000", "r1")).await["error"]["code"], "digest_mismatch");
+    let approved = world.act(approve(digest, "r1")).await;
+    assert_eq!((&approved["plan"]["state"], &approved["plan"]["released"]), (&json!("canary"), &json!(10)));
+    assert_eq!(world.act(approve(digest, "r1")).await["plan"]["released"], 10);
+    assert_eq!(world.act(approve(digest, "r2")).await["error"]["code"], "conflict");
+    world.run_for_seconds(5).await;
+    assert_eq!(world.sender.seen().len(), 35, "the canary, and nothing else");
+    let ramping = world.act(approve(digest, "r1")).await;
+    assert_eq!((&ramping["plan"]["state"], &ramping["plan"]["released"]), (&json!("ramping"), &json!(25)));
+    world.run_for_seconds(10).await;
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    assert_eq!(
+        (&done["plan"]["state"], &done["plan"]["delivered"], &done["plan"]["remaining"]),
+        (&json!("completed"), &json!(25), &json!(0))
+    );
+    assert_eq!(world.sender.seen().len(), 50);
+    let record = world.record("e7").await;
+    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 1, 2));
+}
+
+#[tokio::test]
+async fn a_redrive_is_spread_by_its_rate() {
+    let world = World::new();
+    world.sender.then((0..50).map(|_| status(400)));
+    for i in 0..50 {
+        world.send(&format!("e{i}"));
+    }
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 5})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    world.act(approve(&proposed, "r")).await;
+    let (began, before) = (world.clock.now(), world.sender.seen().len() as i64);
+    for second in 1..8 {
+        world.run_until(began.plus(second * 1_000)).await;
+        let sent = world.sender.seen().len() as i64 - before;
+        assert!((second * 5..=second * 5 + 6).contains(&sent), "{sent} after {second} s");
+    }
+    world.run_for_seconds(5).await;
+    assert_eq!(world.sender.seen().len(), 100);
+}
+
+#[tokio::test]
+async fn a_redrive_without_a_payload_is_skipped_and_counted() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    world.payloads.clear();
+    let proposed = world.act(json!({"action": "propose", "filter": {"ids": ["e"]}})).await;
+    let approved = world.act(approve(&proposed, "r")).await;
+    assert_eq!((&approved["plan"]["skipped"], &approved["plan"]["state"]), (&json!(1), &json!("completed")));
+    assert_eq!(world.record("e").await.state, State::DeadLettered(DeadReason::Permanent));
+}
+
+#[tokio::test]
+async fn a_held_delivery_is_released_by_a_plan_and_goes_on_in_its_generation() {
+    let world = World::new();
+    let p = EndpointKey::registered("p").unwrap();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.settle_now().await;
+    world.endpoints.set(&p, Found::Removed);
+    world.run_for_seconds(120).await;
+    world.endpoints.set(&p, Found::Config(Box::new(config())));
+    let proposed = world.act(json!({"action": "propose", "filter": {"state": "held", "endpoint": "p"}})).await;
+    assert_eq!((&proposed["count"], &proposed["by_reason"]["removed"]), (&json!(1), &json!(1)));
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    let record = world.record("e").await;
+    assert_eq!((record.state, record.generation, record.attempt), (State::Delivered, 0, 2));
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"]), (&json!("completed"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_redriven_delivery_that_is_held_again_counts_as_skipped() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    assert_eq!(world.record("e").await.state, State::Held(HeldReason::Removed));
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    let plan = &done["plan"];
+    assert_eq!((&plan["state"], &plan["skipped"], &plan["released"]), (&json!("completed"), &json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn an_approval_that_dies_before_its_first_release_is_continued_by_the_sweep() {
+    let world = World::new();
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    let plan = world.table.plan(proposed["plan_id"].as_str().unwrap(), true).await.unwrap().unwrap();
+    let by = Who { name: "ada".to_owned(), verified: false };
+    let approval = Approval { redrive_id: "r".to_owned(), reason: "fixed".to_owned(), by, at: world.clock.now().0 };
+    let approved = plan.changed(|p| (p.state, p.approval) = (PlanState::Canary, Some(approval)));
+    assert_eq!(world.table.save_plan(&plan, &approved, None).await, Ok(true));
+    let evidence = world.sweep_run("reconcile").await;
+    assert_eq!(evidence.released, 1);
+    world.run_for_seconds(5).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_plan_skips_what_another_plan_has_brought_back_meanwhile() {
+    let world = World::new();
+    world.sender.then([status(400), status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    let [first, second] = [(); 2].map(|()| json!({"action": "propose", "filter": {"ids": ["e"]}}));
+    let (first, second) = (world.act(first).await, world.act(second).await);
+    world.act(approve(&first, "r1")).await;
+    world.run_for_seconds(5).await;
+    let dead_again = world.record("e").await;
+    assert_eq!((dead_again.state, dead_again.generation), (State::DeadLettered(DeadReason::Permanent), 1));
+    let answer = world.act(approve(&second, "r2")).await;
+    assert_eq!((&answer["plan"]["skipped"], &answer["plan"]["released"]), (&json!(1), &json!(0)));
+    assert_eq!(world.record("e").await, dead_again);
+    let failed = world.act(json!({"action": "status", "plan_id": first["plan_id"]})).await;
+    assert_eq!((&failed["plan"]["failed"], &failed["plan"]["state"]), (&json!(1), &json!("completed")));
+}
+
+#[tokio::test]
+async fn a_plan_of_ten_thousand_is_released_completely_and_once_and_one_more_is_too_many() {
+    let world = World::new();
+    let failed = Finished {
+        class: Class::Permanent,
+        phase: Phase::Head,
+        status: Some(400),
+        detail: None,
+        hint: None,
+        excerpt: None,
+        budget: 8,
+    };
+    for i in 0..=MAX_DELIVERIES {
+        let webhook = message(&format!("e{i}"));
+        // The last one comes later than all others.
+        let at = START.plus(i64::from(i == MAX_DELIVERIES) * 1_000);
+        let dead = Decision::Dead(DeadReason::Permanent);
+        let record = finish(&claimed(&webhook, at), &failed, dead, Some(at), RETENTION, at).unwrap();
+        assert_eq!(world.table.create(&record).await, Ok(Created::New));
+        world.payloads.keep(&webhook.key, &webhook.payload, at).await.unwrap();
+    }
+    world.clock.advance(10_000);
+    let refused = world.act(json!({"action": "propose", "filter": {}})).await;
+    assert_eq!((&refused["error"]["code"], &refused["error"]["count"]), (&json!("too_many"), &json!(10_001)));
+    let before = START.plus(500).to_string();
+    let proposed = world.act(json!({"action": "propose", "filter": {"before": before}, "rate_per_second": 20})).await;
+    assert_eq!(proposed["count"], 10_000);
+    for _ in 0..2 {
+        let plan = &world.act(approve(&proposed, "r")).await["plan"];
+        assert_eq!((&plan["released"], &plan["skipped"], &plan["remaining"]), (&json!(10), &json!(0), &json!(9_990)));
+    }
+    world.run_for_seconds(2).await;
+    let ramp = world.clock.now();
+    let plan = &world.act(approve(&proposed, "r")).await["plan"];
+    assert_eq!((&plan["state"], &plan["delivered"]), (&json!("ramping"), &json!(10)));
+    // Ninety seconds ahead, and no further.
+    assert_eq!(plan["released"], 10 + 91 * 20);
+    let mut most = 0;
+    let mut last = 0;
+    while world.sender.seen().len() < 10_000 {
+        assert!(world.clock.now().since(ramp) < 700_000, "{} sent", world.sender.seen().len());
+        world.run_for_seconds(10).await;
+        most = most.max(world.sender.seen().len() - last);
+        last = world.sender.seen().len();
+    }
+    assert!(most <= 240, "{most} in ten seconds, at 20 per second");
+    let records = world.table.all();
+    assert_eq!(records.iter().filter(|r| r.generation == 1 && r.state == State::Delivered).count(), 10_000);
+    let done = world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await;
+    assert_eq!((&done["plan"]["state"], &done["plan"]["delivered"]), (&json!("completed"), &json!(10_000)));
+}
+
+#[tokio::test]
+async fn a_canary_that_fails_aborts_the_plan_and_leaves_the_rest_untouched() {
+    let world = dead(&["p"], 30).await;
+    let before = world.table.all();
+    let proposed = world.act(json!({"action": "propose", "filter": {"endpoint": "p"}, "operator": "ada"})).await;
+    world.sender.then((0..10).map(|_| status(400)));
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(90).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], &plan["abort"]["by"]["name"]), (&json!("aborted"), &json!("redeliver")));
+    assert_eq!((figures(&plan), &plan["endpoints_failed"]), ([10, 0, 10, 0, 20], &json!(["p"])));
+    assert_eq!(world.sender.seen().len(), 40);
+    let untouched = world.table.all().iter().filter(|record| before.contains(record)).count();
+    assert_eq!(untouched, 20);
+    world.run_for_seconds(600).await;
+    assert_eq!(world.sender.seen().len(), 40);
+}
+
+#[tokio::test]
+async fn each_endpoint_is_judged_by_its_own_canary() {
+    let world = dead(&["p", "q"], 15).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 100})).await;
+    assert_eq!(proposed["canaries"], 20);
+    world.sender.at("q", status(400));
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(200).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], &plan["endpoints_failed"]), (&json!("completed"), &json!(["q"])));
+    assert_eq!(figures(&plan), [25, 15, 10, 5, 0]);
+}
+
+#[tokio::test]
+async fn without_a_verdict_in_half_an_hour_an_endpoint_is_left_out() {
+    let world = dead(&["p", "q"], 12).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    // Nothing is heard of q: its wake-ups get lost, and those that the sweep sends again too.
+    for minute in 0..31 {
+        world.relay();
+        world.lose_wake_ups_of("q");
+        world.run_for_seconds(60).await;
+        let state = plan_of(&world, &proposed).await["state"].clone();
+        assert_eq!(state, if minute < 29 { json!("canary") } else { state.clone() }, "after {minute} minutes");
+    }
+    world.run_for_seconds(120).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!(plan["endpoints_no_verdict"], json!(["q"]), "{plan}");
+    assert_eq!(plan["delivered"], 12, "{plan}");
+}
+
+#[tokio::test]
+async fn an_abort_bites_at_once_and_takes_back_what_was_not_tried() {
+    let world = dead(&["p"], 200).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 10})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(3).await;
+    let ramping = plan_of(&world, &proposed).await;
+    assert_eq!((&ramping["state"], &ramping["released"]), (&json!("ramping"), &json!(200)));
+    world.run_for_seconds(5).await;
+    let sent = world.sender.seen().len();
+    let abort =
+        json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "wrong partner", "operator": "cem"});
+    let aborted = world.act(abort.clone()).await;
+    assert_eq!(
+        (&aborted["plan"]["state"], &aborted["plan"]["abort"]["reason"]),
+        (&json!("aborted"), &json!("wrong partner"))
+    );
+    world.run_for_seconds(300).await;
+    assert_eq!(world.sender.seen().len(), sent, "nothing more is sent");
+    let plan = plan_of(&world, &proposed).await;
+    let tried = i64::try_from(sent).unwrap() - 200;
+    assert_eq!(figures(&plan), [tried, tried, 0, 0, 200 - tried]);
+    let back = world.table.all().iter().filter(|r| r.state == State::DeadLettered(DeadReason::Permanent)).count();
+    assert_eq!(i64::try_from(back).unwrap(), 200 - tried);
+    assert_eq!(world.act(abort).await["ok"], true, "an abort may be repeated");
+    let again = world.act(json!({"action": "propose", "filter": {}})).await;
+    assert_eq!(again["count"].as_i64(), Some(200 - tried), "they can be proposed again");
+}
+
+#[tokio::test]
+async fn a_plan_that_stood_still_does_not_burst() {
+    let mut world = dead(&["p"], 200).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 5})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(4).await;
+    plan_of(&world, &proposed).await;
+    // The relay stalls; all slots pass meanwhile.
+    world.relay_stalled = true;
+    world.run_for_seconds(120).await;
+    world.relay_stalled = false;
+    world.run_for_seconds(300).await;
+    assert_eq!(figures(&plan_of(&world, &proposed).await), [200, 200, 0, 0, 0]);
+    let mut per_second: BTreeMap<String, u32> = BTreeMap::new();
+    for request in &world.sender.seen()[200..] {
+        *per_second.entry(request.header("webhook-timestamp").unwrap().to_owned()).or_default() += 1;
+    }
+    let most = per_second.values().max().unwrap();
+    assert!(per_second.values().sum::<u32>() == 200 && *most <= 6, "{most} in one second, at 5 per second");
+}
+
+#[tokio::test]
+async fn a_delivered_event_is_sent_again_only_by_name() {
+    let world = World::new();
+    world.sender.then([status(500)]);
+    world.send("e");
+    world.run_for_seconds(60).await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+    let all = world.act(json!({"action": "propose", "filter": {"state": "delivered"}})).await;
+    assert_eq!(all["error"]["code"], "invalid");
+    let proposed = world.act(json!({"action": "propose", "filter": {"state": "delivered", "ids": ["e"]}})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    assert_eq!(figures(&plan_of(&world, &proposed).await), [1, 1, 0, 0, 0]);
+    let ids: Vec<_> = world.sender.seen().iter().map(|s| s.header("webhook-id").unwrap().to_owned()).collect();
+    assert_eq!(ids, ["e", "e", "e"]);
+}
+
+#[tokio::test]
+async fn a_proposal_warns_of_an_endpoint_that_takes_nothing_and_tells_classes_and_ages() {
+    let world = dead(&["p"], 3).await;
+    world.clock.advance(2 * 3_600_000);
+    let set = json!({"action": "endpoint", "endpoint": "p", "set": "disabled", "reason": "gone", "operator": "ada"});
+    world.act(set).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {"class": "permanent", "status": 400}})).await;
+    assert_eq!(
+        (&proposed["count"], &proposed["by_class"]["permanent"], &proposed["by_age"]["under_1d"]),
+        (&json!(3), &json!(3), &json!(3))
+    );
+    assert!(proposed["warnings"][0].as_str().unwrap().contains("endpoint p is still disabled"), "{proposed}");
+    for (filter, code) in [
+        (json!({"status": 500}), "not_found"),
+        (json!({"class": "transient"}), "not_found"),
+        (json!({"class": "x"}), "invalid"),
+    ] {
+        assert_eq!(world.act(json!({"action": "propose", "filter": filter})).await["error"]["code"], code);
+    }
+}
+
+#[tokio::test]
+async fn where_two_people_are_asked_for_one_is_not_enough() {
+    let mut world = dead(&["p"], 1).await;
+    world.operator.two_people = true;
+    let by = |user: &str, action: Value| {
+        json!({
+            "version": "2.0", "body": action.to_string(), "isBase64Encoded": false,
+            "requestContext": {"http": {"method": "POST"}, "authorizer": {"iam": {"userArn": format!("arn:aws:iam::111122223333:user/{user}")}}},
+        })
+    };
+    let propose = json!({"action": "propose", "filter": {}});
+    let answer = |event: Value| serde_json::from_str::<Value>(event["body"].as_str().unwrap()).unwrap();
+    let proposed = answer(world.act_on(by("ada", propose.clone()), "arn:f:live").await);
+    let own = answer(world.act_on(by("ada", approve(&proposed, "r")), "arn:f:live").await);
+    assert_eq!(
+        (&own["error"]["code"], own["error"]["message"].as_str().unwrap().contains("somebody else")),
+        (&json!("forbidden"), true)
+    );
+    assert_eq!(
+        world.act(approve(&proposed, "r")).await["error"]["code"],
+        "forbidden",
+        "a plain invoke is not verified"
+    );
+    let imitated = world.act_on(by("bea", approve(&proposed, "r")), "arn:f").await;
+    assert_eq!(answer(imitated)["error"]["code"], "forbidden", "nor is one that imitates the URL");
+    let other = answer(world.act_on(by("bea", approve(&proposed, "r")), "arn:f:live").await);
+    assert_eq!((&other["ok"], &other["plan"]["approval"]["by"]["verified"]), (&json!(true), &json!(true)), "{other}");
+    let plain = world.act(propose).await;
+    assert_eq!(plain["error"]["code"], "not_found", "its only delivery is released");
+}
+
+#[tokio::test]
+async fn every_decision_is_in_the_chain_and_the_chain_holds() {
+    let world = dead(&["p"], 12).await;
+    let set = |status: &str| json!({"action": "endpoint", "endpoint": "p", "set": status, "reason": "look", "operator": "ada"});
+    world.act(set("paused")).await;
+    world.act(set("active")).await;
+    world
+        .act(json!({"action": "cancel", "id": "later", "endpoint": "p", "reason": "withdrawn", "operator": "ada"}))
+        .await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "operator": "ada", "note": "INC-1"})).await;
+    for _ in 0..2 {
+        world.act(approve(&proposed, "r")).await;
+    }
+    world.act(json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "stop", "operator": "cem"})).await;
+    let (mut actions, mut cursor) = (Vec::new(), json!(null));
+    loop {
+        let page = world.act(json!({"action": "audit", "limit": 2, "cursor": cursor})).await;
+        let entries = page["entries"].as_array().unwrap();
+        actions.extend(
+            entries
+                .iter()
+                .map(|e| format!("{} by {}", e["action"].as_str().unwrap(), e["by"]["name"].as_str().unwrap())),
+        );
+        cursor = page["cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(
+        actions,
+        ["endpoint by ada", "endpoint by ada", "cancel by ada", "propose by ada", "approve by bea", "abort by cem"]
+    );
+    let (entries, _) = world.table.entries("", 100).await.unwrap();
+    assert_eq!(domain::audit::verify(&Default::default(), &entries, &world.table.head().await.unwrap()), Ok(6));
+    let listed = world.act(json!({"action": "plans"})).await;
+    assert_eq!(
+        (&listed["plans"][0]["plan_id"], &listed["plans"][0]["state"]),
+        (&proposed["plan_id"], &json!("aborted"))
+    );
+    assert_eq!(world.act(json!({"action": "plans", "state": "ramping"})).await["plans"], json!([]));
+    assert_eq!(world.act(json!({"action": "plans", "state": "x"})).await["error"]["code"], "invalid");
+}
