@@ -15,7 +15,7 @@ use testkit::clock::VirtualClock;
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
-use crate::outside::{Caller, Intake, Operator, Registry, Stored, World};
+use crate::outside::{Caller, Intake, Operator, Registry, Stored, Sweeper, World};
 use crate::session::Io;
 use crate::stack::Target;
 
@@ -243,6 +243,13 @@ impl Operator for Fake {
         let answer = (self.state.answers.borrow())(&action);
         self.state.asked.borrow_mut().push(action);
         Ok(answer)
+    }
+}
+
+impl Sweeper for Fake {
+    /// The sweep is asked like the operator function; what a run holds tells them apart.
+    async fn sweep(&self, run: Value) -> Result<Value, Failure> {
+        self.ask(run).await
     }
 }
 

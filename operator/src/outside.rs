@@ -40,6 +40,12 @@ pub trait Operator {
     async fn ask(&self, action: Value) -> Result<Value, Failure>;
 }
 
+/// The sweep function.
+pub trait Sweeper {
+    /// A run, and its evidence.
+    async fn sweep(&self, run: Value) -> Result<Value, Failure>;
+}
+
 /// Who is at the keyboard.
 pub trait Caller {
     /// The name that AWS knows the credentials by.
@@ -47,9 +53,9 @@ pub trait Caller {
 }
 
 /// All of it.
-pub trait Outside: Registry + Intake + Operator + Caller {}
+pub trait Outside: Registry + Intake + Operator + Sweeper + Caller {}
 
-impl<T: Registry + Intake + Operator + Caller> Outside for T {}
+impl<T: Registry + Intake + Operator + Sweeper + Caller> Outside for T {}
 
 /// Time, chance, and the way to the outside. Connecting comes last: a command that needs no stack never asks for one.
 pub trait World {

@@ -56,6 +56,8 @@ pub struct Names {
     pub endpoints_table: String,
     /// The operator function.
     pub operator_function: String,
+    /// The sweep function.
+    pub sweep_function: String,
     /// Where AWS is, if it is not AWS.
     pub endpoint_url: Option<String>,
     /// The region that the description names.
@@ -76,6 +78,7 @@ impl Names {
             intake_queue_url: output("IntakeQueueUrl")?,
             endpoints_table: output("EndpointsTableName")?,
             operator_function: output("RedriveApproveFunctionName")?,
+            sweep_function: output("DlqSweepFunctionName")?,
             endpoint_url: None,
             region: None,
         })
@@ -102,6 +105,7 @@ impl Names {
             intake_queue_url: word("/intake_queue_url")?,
             endpoints_table: word("/endpoints_table")?,
             operator_function: word("/functions/redrive_approve")?,
+            sweep_function: word("/functions/dlq_sweep")?,
             endpoint_url: word("/endpoint_url").ok(),
             region: word("/region").ok(),
         })

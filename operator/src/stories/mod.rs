@@ -1,11 +1,15 @@
 //! Whole command lines on a world in memory: what is answered, what is written, how the process ends.
 
 mod apply;
+mod audit;
+mod deliveries;
 mod documents;
 mod endpoints;
+mod redrives;
 mod run;
 mod secrets;
 mod send;
+mod sweep;
 mod test;
 mod verify;
 
