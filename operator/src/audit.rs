@@ -63,8 +63,10 @@ async fn list<W: World>(
     let Chain { mut entries, head } = read(outside, after).await?;
     let older = entries.len().saturating_sub(arguments.limit);
     entries.drain(..older);
-    let text = if entries.is_empty() { "No decision is on record there.".to_owned() } else { shown(session, &entries, older) };
-    let document = json!({"ok": true, "entries": entries, "older": older, "head": {"seq": head.seq, "hash": head.hash}});
+    let text =
+        if entries.is_empty() { "No decision is on record there.".to_owned() } else { shown(session, &entries, older) };
+    let document =
+        json!({"ok": true, "entries": entries, "older": older, "head": {"seq": head.seq, "hash": head.hash}});
     session.answer(&document, &text)?;
     Ok(Exit::Done)
 }
@@ -120,7 +122,8 @@ async fn verified<W: World>(session: &mut Session<'_, W>, outside: &W::Outside) 
 /// How many entries hold, or the first thing that is wrong.
 fn judged(chain: &Chain) -> Result<u64, String> {
     let entry = |value: &Value| {
-        serde_json::from_value::<Entry>(value.clone()).map_err(|e| format!("entry {} cannot be read: {e}", value["seq"]))
+        serde_json::from_value::<Entry>(value.clone())
+            .map_err(|e| format!("entry {} cannot be read: {e}", value["seq"]))
     };
     let mut entries = chain.entries.iter().map(entry).collect::<Result<Vec<Entry>, String>>()?;
     // The table sorts by time, and two decisions of one moment can have their times the other way round.

@@ -175,8 +175,9 @@ impl Stack {
     async fn invoke(&self, function: &str, called: &str, input: &Value) -> Result<Value, Failure> {
         let invoke = self.lambda.invoke().function_name(function).payload(Blob::new(input.to_string()));
         let answer = invoke.send().await;
-        let answer = answer
-            .map_err(|e| Failure::of_aws(&format!("asking the {called} function"), &DisplayErrorContext(e).to_string()))?;
+        let answer = answer.map_err(|e| {
+            Failure::of_aws(&format!("asking the {called} function"), &DisplayErrorContext(e).to_string())
+        })?;
         let text = answer.payload.map(Blob::into_inner).unwrap_or_default();
         let trouble = |message: &str| Failure {
             detail: Some(String::from_utf8_lossy(&text).into_owned()),

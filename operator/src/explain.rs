@@ -2,6 +2,7 @@
 //! an operator could do. It looks; it changes nothing.
 
 use clap::Args;
+use domain::record::HISTORY_FIRST;
 use domain::time::{Millis, SECOND_MS};
 use serde_json::{Value, json};
 
@@ -27,7 +28,8 @@ pub async fn run<W: World>(session: &mut Session<'_, W>, arguments: &Arguments) 
     if let Some(endpoint) = &arguments.endpoint {
         question["endpoint"] = json!(endpoint);
     }
-    let mut answer = Failure::of_answer(outside.ask(question).await?).map_err(|failure| with_endpoints(failure, &arguments.id))?;
+    let mut answer =
+        Failure::of_answer(outside.ask(question).await?).map_err(|failure| with_endpoints(failure, &arguments.id))?;
     let commands = commands(&answer["delivery"]);
     let text = told(session, &answer, &commands);
     answer["commands"] = json!(commands);
@@ -72,13 +74,18 @@ fn told<W: World>(session: &Session<'_, W>, answer: &Value, commands: &[String])
     row("lease until", time(&delivery["lease_until"]));
     row("plan", word(&delivery["plan"]));
     let payload = delivery["payload_bytes"].as_u64().map(|bytes| {
-        let kept = time(&delivery["payload_kept_until"]).map_or_else(|| ", not kept any more".to_owned(), |t| format!(", kept until {t}"));
+        let kept = time(&delivery["payload_kept_until"])
+            .map_or_else(|| ", not kept any more".to_owned(), |t| format!(", kept until {t}"));
         format!("{bytes} bytes{kept}")
     });
     row("payload", payload);
     row("correlation", word(&delivery["correlation_id"]));
     row("cancelled", word(&delivery["cancelled_because"]));
-    row("cancel", (delivery["cancel_requested"] == json!(true)).then(|| "asked for, unless the attempt in flight is accepted".to_owned()));
+    row(
+        "cancel",
+        (delivery["cancel_requested"] == json!(true))
+            .then(|| "asked for, unless the attempt in flight is accepted".to_owned()),
+    );
     row("receiver", may_have_it(delivery).map(|text| session.paint(Paint::Yellow, text)));
     text.push_str(&timeline(session, answer));
     text.push_str(&last_answer(session, answer));
@@ -122,8 +129,7 @@ fn timeline<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
     let mut text = "\nWhat happened:\n".to_owned();
     let dropped = answer["delivery"]["history_dropped"].as_u64().unwrap_or_default();
     for (at, entry) in history.iter().enumerate() {
-        // The oldest entry is always kept; what a long history drops is behind it.
-        if at == 1 && dropped > 0 {
+        if at == HISTORY_FIRST && dropped > 0 {
             text.push_str(&format!("  … {dropped} entries are not kept …\n"));
         }
         text.push_str(&format!("  {}\n", event(session, entry)));
@@ -133,19 +139,21 @@ fn timeline<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
 
 fn event<W: World>(session: &Session<'_, W>, entry: &Value) -> String {
     let time = |name: &str| entry[name].as_i64().map(|at| session.time(Millis(at))).unwrap_or_default();
-    let plan = || word(&entry["plan"]).map_or_else(|| "when its endpoint was set active".to_owned(), |plan| format!("by {plan}"));
+    let plan = word(&entry["plan"]).unwrap_or_default();
     if entry.get("released_at").is_some() {
-        return format!("{}  released {}, into generation {}", time("released_at"), plan(), entry["generation"]);
+        return format!("{}  released by {plan}, into generation {}", time("released_at"), entry["generation"]);
     }
     if entry.get("recalled_at").is_some() {
-        return format!("{}  taken back {}: it was not tried", time("recalled_at"), plan());
+        return format!("{}  taken back, not tried: {plan} was aborted", time("recalled_at"));
     }
     let class = word(&entry["class"]).unwrap_or_default();
     let paint = if class == "accepted" { Paint::Green } else { Paint::Red };
     let mut parts = vec![format!("attempt {}: {}", entry["number"], session.paint(paint, &class))];
     parts.extend(entry["status"].as_u64().map(|status| format!("status {status}")));
     parts.extend(word(&entry["phase"]).map(|phase| format!("phase {phase}")));
-    parts.extend(entry["duration_ms"].as_i64().map(|ms| if ms < SECOND_MS { format!("{ms} ms") } else { when::rough(ms) }));
+    parts.extend(
+        entry["duration_ms"].as_i64().map(|ms| if ms < SECOND_MS { format!("{ms} ms") } else { when::rough(ms) }),
+    );
     parts.extend(entry["hint"].as_i64().map(|at| format!("asked to wait until {}", session.time(Millis(at)))));
     parts.extend(word(&entry["detail"]));
     let decision = word(&entry["decision"]).unwrap_or_default();
@@ -182,7 +190,11 @@ fn commands(delivery: &Value) -> Vec<String> {
     let cancel = format!("redeliver cancel {id} --endpoint {endpoint} --reason WHY");
     let propose = format!("redeliver redrive propose --id {id} --endpoint {endpoint}");
     let test = registered.then(|| format!("redeliver endpoint test {endpoint}"));
-    let anew = if registered { format!("redeliver send --id NEW_ID --endpoint {endpoint} --body-file FILE") } else { "redeliver send --id NEW_ID --url URL --body-file FILE".to_owned() };
+    let anew = if registered {
+        format!("redeliver send --id NEW_ID --endpoint {endpoint} --body-file FILE")
+    } else {
+        "redeliver send --id NEW_ID --url URL --body-file FILE".to_owned()
+    };
     let resume = format!("redeliver endpoint resume {} --reason WHY", of("state_key"));
     match (state.as_str(), reason.as_str()) {
         ("waiting", _) if registered => vec![cancel, format!("redeliver endpoint pause {endpoint} --reason WHY")],

@@ -62,7 +62,9 @@ pub async fn run<W: World>(session: &mut Session<'_, W>, arguments: &Arguments) 
     items.sort_by_key(|item| std::cmp::Reverse(item["age_seconds"].as_i64()));
     let text = shown(session, arguments, &items, !cursor.is_null());
     if unreadable > 0 {
-        session.note(&format!("{unreadable} items cannot be read by this version; the log of the operator function names them"));
+        session.note(&format!(
+            "{unreadable} items cannot be read by this version; the log of the operator function names them"
+        ));
     }
     let document = json!({"ok": true, "items": items, "complete": cursor.is_null(), "unreadable": unreadable});
     session.answer(&document, &text)?;

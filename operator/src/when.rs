@@ -129,7 +129,10 @@ mod tests {
     #[test]
     fn a_point_in_time_may_be_given_by_how_long_ago_it_was() {
         let seen = |text| point(text).map(|point| point.seen_from(Millis(DAY_MS)));
-        assert_eq!((seen("2h"), seen("1970-01-01T00:00:01Z"), seen("7")), (Ok(Millis(79_200_000)), Ok(Millis(1_000)), Ok(Millis(7_000))));
+        assert_eq!(
+            (seen("2h"), seen("1970-01-01T00:00:01Z"), seen("7")),
+            (Ok(Millis(79_200_000)), Ok(Millis(1_000)), Ok(Millis(7_000)))
+        );
         assert!(point("yesterday").unwrap_err().contains("how long ago"));
     }
 

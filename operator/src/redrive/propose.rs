@@ -101,8 +101,11 @@ pub(super) async fn propose<W: World>(session: &mut Session<'_, W>, propose: &Pr
     }
     let mut answer = Failure::of_answer(outside.ask(question).await?)?;
     let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
-    let command =
-        format!("redeliver redrive approve {} --digest {} --reason WHY", word(&answer["plan_id"]), word(&answer["digest"]));
+    let command = format!(
+        "redeliver redrive approve {} --digest {} --reason WHY",
+        word(&answer["plan_id"]),
+        word(&answer["digest"])
+    );
     let text = told(session, &answer, &command);
     answer["command"] = json!(command);
     session.answer(&answer, &text)?;
@@ -113,7 +116,11 @@ fn told<W: World>(session: &Session<'_, W>, answer: &Value, command: &str) -> St
     let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
     let seconds = |value: &Value| when::rough(value.as_i64().unwrap_or_default().saturating_mul(1_000));
     let id = word(&answer["plan_id"]);
-    let mut text = format!("{}: {} deliveries, frozen; nothing is released yet\n", session.paint(Paint::Bold, &id), answer["count"]);
+    let mut text = format!(
+        "{}: {} deliveries, frozen; nothing is released yet\n",
+        session.paint(Paint::Bold, &id),
+        answer["count"]
+    );
     let mut row = |name: &str, value: String| text.push_str(&format!("  {name:<13}{value}\n"));
     for (name, field) in [("by endpoint", "by_endpoint"), ("by reason", "by_reason"), ("by class", "by_class")] {
         row(name, counts(&answer[field]));
@@ -138,7 +145,8 @@ fn counts(of: &Value) -> String {
     let mut all: Vec<(&String, u64)> =
         of.as_object().into_iter().flatten().map(|(name, count)| (name, count.as_u64().unwrap_or_default())).collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut parts: Vec<String> = all.iter().take(SHOWN).map(|(name, count)| format!("{} {count}", plain(name))).collect();
+    let mut parts: Vec<String> =
+        all.iter().take(SHOWN).map(|(name, count)| format!("{} {count}", plain(name))).collect();
     if all.len() > SHOWN {
         parts.push(format!("and {} more", all.len() - SHOWN));
     }
@@ -147,9 +155,7 @@ fn counts(of: &Value) -> String {
 
 fn ages(of: &Value) -> String {
     let names = [("under_1h", "under 1 h"), ("under_1d", "under 1 d"), ("under_7d", "under 7 d"), ("older", "older")];
-    let parts: Vec<String> = names
-        .into_iter()
-        .filter_map(|(name, shown)| Some(format!("{shown} {}", of[name].as_u64()?)))
-        .collect();
+    let parts: Vec<String> =
+        names.into_iter().filter_map(|(name, shown)| Some(format!("{shown} {}", of[name].as_u64()?))).collect();
     parts.join(", ")
 }

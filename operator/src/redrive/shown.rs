@@ -110,7 +110,9 @@ fn advice(plan: &Value, id: &str) -> String {
     match plan["state"].as_str().unwrap_or_default() {
         "proposed" => format!("\nRelease it:  redeliver redrive approve {id} --reason WHY\n"),
         "canary" | "ramping" => {
-            format!("\nFollow it:  redeliver redrive watch {id}\nStop it:    redeliver redrive abort {id} --reason WHY\n")
+            format!(
+                "\nFollow it:  redeliver redrive watch {id}\nStop it:    redeliver redrive abort {id} --reason WHY\n"
+            )
         }
         "completed" | "aborted" if stopped => {
             "\nPut the endpoints right that it stopped at, then propose again what remains.\n".to_owned()

@@ -15,7 +15,8 @@ fn chain(count: i64) -> Vec<Value> {
         let by = Who { name: if i % 2 == 0 { "ada" } else { "bea" }.to_owned(), verified: i % 2 == 1 };
         let action = if i % 2 == 0 { "propose" } else { "approve" };
         let at = Millis(NOW.0 - (count - i) * 60_000);
-        let entry: Entry = decision(at, &by, action, format!("plan_{}", i / 2), "INC-512", json!({"count": i})).after(&head);
+        let entry: Entry =
+            decision(at, &by, action, format!("plan_{}", i / 2), "INC-512", json!({"count": i})).after(&head);
         head = entry.head();
         json!(entry)
     });
@@ -28,7 +29,8 @@ fn key(entry: &Value) -> String {
 
 /// Answers `audit` with pages of three, in the order of the table. The head is that of `chain`.
 fn serve(fake: &Fake, chain: &[Value], shown: Vec<Value>) {
-    let head = chain.last().map_or_else(|| json!({"seq": 0, "hash": ""}), |e| json!({"seq": e["seq"], "hash": e["hash"]}));
+    let head =
+        chain.last().map_or_else(|| json!({"seq": 0, "hash": ""}), |e| json!({"seq": e["seq"], "hash": e["hash"]}));
     let mut shown = shown;
     shown.sort_by_key(key);
     let shown = Rc::new(shown);
@@ -65,7 +67,10 @@ fn a_whole_chain_holds_over_all_its_pages() {
     let (fake, chain) = (Fake::new(), chain(8));
     serve(&fake, &chain, chain.clone());
     let ran = fake.run("audit verify");
-    assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "The chain holds: 8 decisions, none changed, left out or put in.\n"));
+    assert_eq!(
+        (ran.exit, ran.out.as_str()),
+        (Exit::Done, "The chain holds: 8 decisions, none changed, left out or put in.\n")
+    );
     assert_eq!(fake.state.asked.borrow().len(), 3, "three pages");
 }
 
@@ -84,7 +89,9 @@ fn an_entry_that_was_changed_left_out_or_put_in_is_named() {
     insta::assert_snapshot!("audit_broken", changed);
     assert!(broken(&|entries| drop(entries.remove(4))).contains("entry 6 follows entry 4"));
     assert!(broken(&|entries| drop(entries.pop())).contains("head says 8"));
-    assert!(broken(&|entries| entries[4] = json!({"seq": 5, "at": entries[4]["at"]})).contains("entry 5 cannot be read"));
+    assert!(
+        broken(&|entries| entries[4] = json!({"seq": 5, "at": entries[4]["at"]})).contains("entry 5 cannot be read")
+    );
     // Behind the head, where an entry that was just written would be too.
     let forged = broken(&|entries| {
         let mut forged = entries[7].clone();

@@ -11,7 +11,9 @@ fn item(id: &str, age_seconds: i64) -> Value {
 /// Two pages, the younger one first, as two lanes of an index give them.
 fn paged(fake: &Fake) {
     fake.answers(|action| match action["cursor"].as_str() {
-        None => json!({"ok": true, "items": [item("order_2", 60), item("order_1", 7_200)], "cursor": "c1", "unreadable": 1}),
+        None => {
+            json!({"ok": true, "items": [item("order_2", 60), item("order_1", 7_200)], "cursor": "c1", "unreadable": 1})
+        }
         Some("c1") => json!({"ok": true, "items": [item("order_0", 90_000)], "cursor": null, "unreadable": 0}),
         Some(other) => panic!("{other}"),
     });
@@ -59,18 +61,18 @@ fn explained(state: &str, reason: Value) -> Value {
         "delivery": {
             "id": "order_1", "endpoint": "ep_a", "state_key": "ep_a", "state": state, "reason": reason,
             "since": NOW.0 - 60_000, "attempt": 3, "generation": 1, "attempts_left": 0, "due": null, "lease_until": null,
-            "cancel_requested": false, "accepted_late": false, "plan": "plan_1", "payload_bytes": 41,
+            "cancel_requested": false, "accepted_late": false, "plan": "plan_2", "payload_bytes": 41,
             "payload_kept_until": NOW.0 + 864_000_000_i64, "correlation_id": "req-9", "accepted_at": NOW.0 - 7_200_000,
             "deliver_by": null, "excerpt": "busy", "cancelled_because": null, "history_dropped": 0,
             "receiver_may_have_it": true,
         },
         "history": [
-            {"number": 1, "started": NOW.0 - 7_199_000, "phase": "sent", "class": "unknown", "status": null, "duration_ms": 10_000, "hint": null, "decision": "retry", "reason": null, "detail": "no answer within 10 s", "receiver_may_have_it": true},
-            {"number": 2, "started": NOW.0 - 7_100_000, "phase": "head", "class": "throttled", "status": 429, "duration_ms": 120, "hint": NOW.0 - 7_000_000, "decision": "dead_letter", "reason": "exhausted", "detail": "", "receiver_may_have_it": false},
+            {"number": 1, "started": NOW.0 - 7_199_000, "phase": "sent", "class": "unknown", "status": null, "duration_ms": 10_000, "hint": null, "decision": "waiting", "reason": "retry", "detail": "timeout", "receiver_may_have_it": true},
+            {"number": 2, "started": NOW.0 - 7_100_000, "phase": "head", "class": "throttled", "status": 429, "duration_ms": 120, "hint": NOW.0 - 7_000_000, "decision": "dead_lettered", "reason": "exhausted", "detail": null, "receiver_may_have_it": false},
             {"released_at": NOW.0 - 120_000, "plan": "plan_1", "generation": 1},
             {"recalled_at": NOW.0 - 110_000, "plan": "plan_1"},
-            {"released_at": NOW.0 - 100_000, "plan": null, "generation": 1},
-            {"number": 3, "started": NOW.0 - 60_000, "phase": "head", "class": "transient", "status": 503, "duration_ms": 1_500, "hint": null, "decision": "dead_letter", "reason": "exhausted", "detail": "", "receiver_may_have_it": false},
+            {"released_at": NOW.0 - 100_000, "plan": "plan_2", "generation": 1},
+            {"number": 3, "started": NOW.0 - 60_000, "phase": "head", "class": "transient", "status": 503, "duration_ms": 1_500, "hint": null, "decision": "dead_lettered", "reason": "exhausted", "detail": null, "receiver_may_have_it": false},
         ],
         "last_answer": {"attempt": 3, "at": NOW.0 - 58_500, "status": 503, "headers": {"retry-after": "30", "x-evil": "\u{1b}[2Jgone"}, "excerpt": "busy\u{7}", "body_bytes": 5, "body_sha256": "00", "body_broken": true},
         "next": "Nothing by itself: all its attempts failed. Only an approved redrive plan brings it back.",
@@ -93,6 +95,19 @@ fn a_delivery_is_explained_as_a_story() {
 }
 
 #[test]
+fn a_long_history_shows_where_entries_are_missing() {
+    let fake = Fake::new();
+    fake.answers(|_| {
+        let mut answer = explained("dead_lettered", json!("exhausted"));
+        answer["delivery"]["history_dropped"] = json!(7);
+        answer
+    });
+    let out = fake.run("explain order_1").out;
+    let at = |part: &str| out.find(part).unwrap_or_else(|| panic!("{part}: {out}"));
+    assert!(at("attempt 2") < at("7 entries are not kept") && at("7 entries") < at("released by plan_1"), "{out}");
+}
+
+#[test]
 fn what_a_receiver_sent_cannot_steer_the_terminal() {
     let ran = explaining("dead_lettered", json!("exhausted")).run("explain order_1");
     assert!(ran.out.contains("x-evil: ·[2Jgone") && !ran.out.contains(['\u{1b}', '\u{7}']), "{}", ran.out);
@@ -101,7 +116,11 @@ fn what_a_receiver_sent_cannot_steer_the_terminal() {
 #[test]
 fn what_an_operator_could_do_depends_on_the_state() {
     for (state, reason, commands) in [
-        ("waiting", "retry", ["cancel order_1 --endpoint ep_a --reason WHY", "endpoint pause ep_a --reason WHY"].as_slice()),
+        (
+            "waiting",
+            "retry",
+            ["cancel order_1 --endpoint ep_a --reason WHY", "endpoint pause ep_a --reason WHY"].as_slice(),
+        ),
         ("in_flight", "", &["cancel order_1 --endpoint ep_a --reason WHY"]),
         ("held", "paused", &["endpoint resume ep_a --reason WHY", "cancel order_1 --endpoint ep_a --reason WHY"]),
         ("held", "removed", &["endpoint add ep_a --restore --url URL", "endpoint resume ep_a --reason WHY"]),
@@ -124,7 +143,9 @@ fn what_an_operator_could_do_depends_on_the_state() {
 #[test]
 fn an_event_with_several_endpoints_is_asked_for_by_one_of_them() {
     let fake = Fake::new();
-    fake.answers(|_| json!({"ok": false, "error": {"code": "ambiguous", "message": "m", "endpoints": ["ep_a", "ep_b"]}}));
+    fake.answers(
+        |_| json!({"ok": false, "error": {"code": "ambiguous", "message": "m", "endpoints": ["ep_a", "ep_b"]}}),
+    );
     let ran = fake.run("explain order_1");
     assert!(ran.exit == Exit::Usage && ran.err.contains("redeliver explain order_1 --endpoint ep_b"), "{ran:?}");
     assert_eq!(Fake::new().run("explain order_1").exit, Exit::NotFound);
@@ -136,7 +157,10 @@ fn a_cancel_asks_first_and_says_what_came_of_it() {
     fake.answers(|_| json!({"ok": true, "result": "cancelled", "message": "it will not be sent"}));
     let line = "cancel order_1 --endpoint ep_a --reason withdrawn";
     let refused = fake.run_with(line, b"n\n", true);
-    assert!(refused.exit == Exit::Conflict && refused.err.contains("Cancel 1 delivery, order_1 to ep_a"), "{refused:?}");
+    assert!(
+        refused.exit == Exit::Conflict && refused.err.contains("Cancel 1 delivery, order_1 to ep_a"),
+        "{refused:?}"
+    );
     assert_eq!((fake.run(line).exit, fake.state.asked.borrow().len()), (Exit::Conflict, 0));
     let ran = fake.run_with(line, b"y\n", true);
     assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "order_1 to ep_a: cancelled; it will not be sent.\n"));

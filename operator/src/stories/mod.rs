@@ -5,6 +5,7 @@ mod audit;
 mod deliveries;
 mod documents;
 mod endpoints;
+mod incident;
 mod redrives;
 mod run;
 mod secrets;

@@ -29,7 +29,9 @@ fn plan(state: &str, figures: [u32; 6]) -> Value {
     if state != "proposed" {
         plan["approval"] = json!({"redrive_id": "INC-512-1", "reason": "partner fixed TLS", "by": {"name": "bea", "verified": true}, "at": NOW.0 - 60_000});
     }
-    for (name, figure) in ["released", "delivered", "failed", "skipped", "remaining", "untried"].into_iter().zip(figures) {
+    for (name, figure) in
+        ["released", "delivered", "failed", "skipped", "remaining", "untried"].into_iter().zip(figures)
+    {
         plan[name] = json!(figure);
     }
     plan
@@ -131,7 +133,8 @@ fn an_approval_of_another_digest_is_not_sent() {
     let ran = fake.run("redrive approve plan_1 --digest 00 --reason x --yes --json");
     assert_eq!((ran.exit, &ran.json()["error"]["code"]), (Exit::Conflict, &json!("digest_mismatch")));
     assert!(approvals(&fake).is_empty());
-    let same = fake.run(&format!("redrive approve plan_1 --digest {DIGEST} --redrive-id INC-512-1 --reason x --yes --json"));
+    let same =
+        fake.run(&format!("redrive approve plan_1 --digest {DIGEST} --redrive-id INC-512-1 --reason x --yes --json"));
     assert_eq!((same.exit, &same.json()["redrive_id"]), (Exit::Done, &json!("INC-512-1")));
 }
 
@@ -241,7 +244,11 @@ fn a_watch_tells_each_change_once_and_ends_with_the_plan() {
 #[test]
 fn a_watch_of_a_plan_that_was_stopped_is_no_success() {
     for state in ["aborted", "expired"] {
-        assert_eq!(steps(vec![plan(state, [20, 2, 18, 0, 100, 0])]).run("redrive watch plan_1").exit, Exit::No, "{state}");
+        assert_eq!(
+            steps(vec![plan(state, [20, 2, 18, 0, 100, 0])]).run("redrive watch plan_1").exit,
+            Exit::No,
+            "{state}"
+        );
     }
 }
 
