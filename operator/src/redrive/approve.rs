@@ -54,9 +54,8 @@ pub(super) async fn approve<W: World>(session: &mut Session<'_, W>, approve: &Ap
     });
     // Of a plan that is decided the function tells how it was; there is nothing to agree to.
     if plan["state"] == json!("proposed") {
-        let text = shown::plan(session, &plan);
-        session.note(&text);
-        session.note(&format!("redrive id {redrive_id}"));
+        let text = shown::facts(session, &plan);
+        session.note(&format!("{text}  redrive id   {redrive_id}\n"));
         session.confirm(&format!(
             "Release {} deliveries, {} of them first, at up to {} per second",
             plan["count"], plan["canaries"], plan["rate_per_second"]

@@ -64,8 +64,13 @@ pub(super) fn stopped(plan: &Value) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// All of it.
+/// All of it, and what could be done with it.
 pub(super) fn plan<W: World>(session: &Session<'_, W>, plan: &Value) -> String {
+    facts(session, plan) + &advice(plan, &word(&plan["plan_id"]).unwrap_or_default())
+}
+
+/// All of it.
+pub(super) fn facts<W: World>(session: &Session<'_, W>, plan: &Value) -> String {
     let mut rows = vec![("state", state(session, plan["state"].as_str().unwrap_or_default()))];
     let mut row = |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     row("deliveries", Some(plan["count"].to_string()));
@@ -100,7 +105,6 @@ pub(super) fn plan<W: World>(session: &Session<'_, W>, plan: &Value) -> String {
     let id = word(&plan["plan_id"]).unwrap_or_default();
     let mut text = format!("{}\n", session.paint(Paint::Bold, &id));
     text.extend(lines);
-    text.push_str(&advice(plan, &id));
     text
 }
 

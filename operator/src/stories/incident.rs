@@ -36,7 +36,7 @@ fn incident() -> Fake {
         }
         Some("approve") => json!({"ok": true, "plan": plan("canary", [10, 0, 0, 0, 110, 10])}),
         Some("abort") => {
-            let mut aborted = plan("aborted", [10, 2, 8, 0, 110, 0]);
+            let mut aborted = plan("aborted", [10, 2, 0, 0, 110, 0]);
             aborted["abort"] = json!({"reason": "the certificate is wrong again", "by": {"name": "bea", "verified": false}, "at": NOW.0});
             json!({"ok": true, "plan": aborted})
         }
