@@ -82,6 +82,8 @@ pub enum Command {
     /// Repairs
     #[command(subcommand)]
     Sweep(sweep::Command),
+    /// Check that the parts of a stack fit each other
+    Doctor,
     /// Find out why a receiver does not accept a signature
     Verify(Box<verify::Arguments>),
     /// Print completions for a shell

@@ -29,11 +29,12 @@ pub struct Aws;
 /// A stack on AWS, or on the emulator.
 pub struct Stack {
     endpoints: EndpointTable,
-    sqs: aws_sdk_sqs::Client,
-    lambda: aws_sdk_lambda::Client,
+    pub(crate) dynamodb: aws_sdk_dynamodb::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) lambda: aws_sdk_lambda::Client,
     /// None where nobody has a name: on the emulator.
     sts: Option<aws_sdk_sts::Client>,
-    names: Names,
+    pub(crate) names: Names,
 }
 
 impl World for Aws {
@@ -130,6 +131,7 @@ impl Stack {
         let lambda = aws_sdk_lambda::config::Builder::from(config).timeout_config(patient).build();
         Self {
             endpoints,
+            dynamodb: aws_sdk_dynamodb::Client::new(config),
             sqs: aws_sdk_sqs::Client::new(config),
             lambda: aws_sdk_lambda::Client::from_conf(lambda),
             sts: names.endpoint_url.is_none().then(|| aws_sdk_sts::Client::new(config)),

@@ -3,7 +3,7 @@
 //! and to no endpoint; what it decides is said by the domain.
 //!
 //! The cast: [`arguments`] is what can be written; one module per group of commands ([`endpoint`], [`send`], [`verify`],
-//! [`list`], [`explain`], [`cancel`], [`redrive`], [`audit`], [`sweep`]) tells the stories; [`session`] is one run with its
+//! [`list`], [`explain`], [`cancel`], [`redrive`], [`audit`], [`sweep`], [`doctor`]) tells the stories; [`session`] is one run with its
 //! streams, [`outside`] the traits of what it talks to, [`aws`] their only implementation; [`stack`] finds the stack,
 //! [`exit`] holds the exit codes. A secret is printed once, when it is made, and by no other command.
 
@@ -11,6 +11,7 @@ pub mod arguments;
 pub mod audit;
 pub mod aws;
 pub mod cancel;
+pub mod doctor;
 pub mod endpoint;
 pub mod exit;
 pub mod explain;
@@ -68,6 +69,7 @@ pub async fn run_in<'a, W: World>(
         Command::Plans(plans) => redrive::plans(&mut session, &plans).await,
         Command::Audit(arguments) => audit::run(&mut session, &arguments).await,
         Command::Sweep(command) => sweep::run(&mut session, &command).await,
+        Command::Doctor => doctor::run(&mut session).await,
         Command::Verify(arguments) => verify::run(&mut session, &arguments).await,
         Command::Completions { shell } => completions(&mut session, shell),
         Command::Man => man(&mut session),

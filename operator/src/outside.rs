@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use crate::doctor::Parts;
 use crate::exit::Failure;
 use crate::stack::Target;
 
@@ -46,6 +47,12 @@ pub trait Sweeper {
     async fn sweep(&self, run: Value) -> Result<Value, Failure>;
 }
 
+/// The parts of the stack, as AWS describes them.
+pub trait Inspect {
+    /// All that can be read.
+    async fn parts(&self) -> Parts;
+}
+
 /// Who is at the keyboard.
 pub trait Caller {
     /// The name that AWS knows the credentials by.
@@ -53,9 +60,9 @@ pub trait Caller {
 }
 
 /// All of it.
-pub trait Outside: Registry + Intake + Operator + Sweeper + Caller {}
+pub trait Outside: Registry + Intake + Operator + Sweeper + Inspect + Caller {}
 
-impl<T: Registry + Intake + Operator + Sweeper + Caller> Outside for T {}
+impl<T: Registry + Intake + Operator + Sweeper + Inspect + Caller> Outside for T {}
 
 /// Time, chance, and the way to the outside. Connecting comes last: a command that needs no stack never asks for one.
 pub trait World {

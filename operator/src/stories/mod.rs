@@ -3,6 +3,7 @@
 mod apply;
 mod audit;
 mod deliveries;
+mod doctor;
 mod documents;
 mod endpoints;
 mod incident;
