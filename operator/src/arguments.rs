@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::{endpoint, exit, send, verify};
+use crate::{audit, cancel, endpoint, exit, explain, list, redrive, send, sweep, verify};
 
 /// Redeliver from the command line: register endpoints, send and test webhooks, check signatures.
 #[derive(Debug, Parser)]
@@ -66,6 +66,24 @@ pub enum Command {
     Endpoint(endpoint::Command),
     /// Put a webhook on the intake queue
     Send(Box<send::Arguments>),
+    /// List deliveries that wait, are held, were given up, or were not accepted
+    List(list::Arguments),
+    /// Tell the story of one delivery, and what can be done
+    Explain(explain::Arguments),
+    /// Do not deliver it
+    Cancel(cancel::Arguments),
+    /// Bring deliveries back by a plan: propose, approve, watch, abort
+    #[command(subcommand)]
+    Redrive(redrive::Command),
+    /// List the plans
+    Plans(redrive::Plans),
+    /// Who decided what, and whether that record is whole
+    Audit(audit::Arguments),
+    /// Repairs
+    #[command(subcommand)]
+    Sweep(sweep::Command),
+    /// Check that the parts of a stack fit each other
+    Doctor,
     /// Find out why a receiver does not accept a signature
     Verify(Box<verify::Arguments>),
     /// Print completions for a shell

@@ -20,7 +20,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
-use crate::outside::{Caller, Intake, Operator, Registry, Stored, World};
+use crate::outside::{Caller, Intake, Operator, Registry, Stored, Sweeper, World};
 use crate::stack::{Names, Source, Target};
 
 /// The real world.
@@ -29,11 +29,12 @@ pub struct Aws;
 /// A stack on AWS, or on the emulator.
 pub struct Stack {
     endpoints: EndpointTable,
-    sqs: aws_sdk_sqs::Client,
-    lambda: aws_sdk_lambda::Client,
+    pub(crate) dynamodb: aws_sdk_dynamodb::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) lambda: aws_sdk_lambda::Client,
     /// None where nobody has a name: on the emulator.
     sts: Option<aws_sdk_sts::Client>,
-    names: Names,
+    pub(crate) names: Names,
 }
 
 impl World for Aws {
@@ -130,6 +131,7 @@ impl Stack {
         let lambda = aws_sdk_lambda::config::Builder::from(config).timeout_config(patient).build();
         Self {
             endpoints,
+            dynamodb: aws_sdk_dynamodb::Client::new(config),
             sqs: aws_sdk_sqs::Client::new(config),
             lambda: aws_sdk_lambda::Client::from_conf(lambda),
             sts: names.endpoint_url.is_none().then(|| aws_sdk_sts::Client::new(config)),
@@ -170,21 +172,35 @@ impl Intake for Stack {
     }
 }
 
-impl Operator for Stack {
-    async fn ask(&self, action: Value) -> Result<Value, Failure> {
-        let invoke = self.lambda.invoke().function_name(&self.names.operator_function);
-        let answer = invoke.payload(Blob::new(action.to_string())).send().await;
-        let answer =
-            answer.map_err(|e| Failure::of_aws("asking the operator function", &DisplayErrorContext(e).to_string()))?;
+impl Stack {
+    /// Invokes a function; `called` is how people know it.
+    async fn invoke(&self, function: &str, called: &str, input: &Value) -> Result<Value, Failure> {
+        let invoke = self.lambda.invoke().function_name(function).payload(Blob::new(input.to_string()));
+        let answer = invoke.send().await;
+        let answer = answer.map_err(|e| {
+            Failure::of_aws(&format!("asking the {called} function"), &DisplayErrorContext(e).to_string())
+        })?;
         let text = answer.payload.map(Blob::into_inner).unwrap_or_default();
         let trouble = |message: &str| Failure {
             detail: Some(String::from_utf8_lossy(&text).into_owned()),
-            ..Failure::new(Exit::Own, "operator_function", message)
+            ..Failure::new(Exit::Own, &format!("{called}_function"), format!("the {called} function {message}"))
         };
         if answer.function_error.is_some() {
-            return Err(trouble("the operator function failed; its log says why, and repeating is safe"));
+            return Err(trouble("failed; its log says why, and repeating is safe"));
         }
-        serde_json::from_slice(&text).map_err(|_| trouble("the operator function gave an answer that is no JSON"))
+        serde_json::from_slice(&text).map_err(|_| trouble("gave an answer that is no JSON"))
+    }
+}
+
+impl Operator for Stack {
+    async fn ask(&self, action: Value) -> Result<Value, Failure> {
+        self.invoke(&self.names.operator_function, "operator", &action).await
+    }
+}
+
+impl Sweeper for Stack {
+    async fn sweep(&self, run: Value) -> Result<Value, Failure> {
+        self.invoke(&self.names.sweep_function, "sweep", &run).await
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Exit {
 /// The exit codes, as `--help` shows them.
 pub const HELP: &str = "Exit codes:
   0  done
-  1  the answer is no: an invalid signature, a test that was not accepted, nothing found
+  1  the answer is no: an invalid signature, a failed test, an aborted plan, a broken chain of decisions
   2  wrong usage, or input that is not valid
   3  not found
   4  a conflict, or nobody agreed

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use testkit::clock::VirtualClock;
 use zeroize::Zeroizing;
 
+use crate::doctor::Parts;
 use crate::exit::{Exit, Failure};
-use crate::outside::{Caller, Intake, Operator, Registry, Stored, World};
+use crate::outside::{Caller, Inspect, Intake, Operator, Registry, Stored, Sweeper, World};
 use crate::session::Io;
 use crate::stack::Target;
 
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) sent: RefCell<Vec<(String, String)>>,
     pub(crate) asked: RefCell<Vec<Value>>,
     answers: RefCell<Answers>,
+    /// What the doctor finds.
+    pub(crate) parts: RefCell<Parts>,
     keys: Cell<u8>,
     pub(crate) connected: RefCell<Option<Target>>,
     /// Every call fails like this.
@@ -74,6 +77,7 @@ impl Fake {
             sent: RefCell::default(),
             asked: RefCell::default(),
             answers: RefCell::new(Box::new(active)),
+            parts: RefCell::default(),
             keys: Cell::new(0),
             connected: RefCell::default(),
             down: RefCell::default(),
@@ -243,6 +247,19 @@ impl Operator for Fake {
         let answer = (self.state.answers.borrow())(&action);
         self.state.asked.borrow_mut().push(action);
         Ok(answer)
+    }
+}
+
+impl Sweeper for Fake {
+    /// The sweep is asked like the operator function; what a run holds tells them apart.
+    async fn sweep(&self, run: Value) -> Result<Value, Failure> {
+        self.ask(run).await
+    }
+}
+
+impl Inspect for Fake {
+    async fn parts(&self) -> Parts {
+        self.state.parts.borrow().clone()
     }
 }
 

@@ -1,24 +1,32 @@
 //! The command line `redeliver`, for the people who run a stack: it registers endpoints, sends and tests webhooks, and
-//! checks signatures. It talks to AWS and to no endpoint; what it decides is said by the domain.
+//! checks signatures; it lists and explains deliveries, and carries a redrive from its proposal to its end. It talks to AWS
+//! and to no endpoint; what it decides is said by the domain.
 //!
-//! The cast: [`arguments`] is what can be written; one module per group of commands ([`endpoint`], [`send`], [`verify`])
-//! tells the stories; [`session`] is one run with its streams, [`outside`] the traits of what it talks to, [`aws`] their
-//! only implementation; [`stack`] finds the stack, [`exit`] holds the exit codes. A secret is printed once, when it is made,
-//! and by no other command.
+//! The cast: [`arguments`] is what can be written; one module per group of commands ([`endpoint`], [`send`], [`verify`],
+//! [`list`], [`explain`], [`cancel`], [`redrive`], [`audit`], [`sweep`], [`doctor`]) tells the stories; [`session`] is one run with its
+//! streams, [`outside`] the traits of what it talks to, [`aws`] their only implementation; [`stack`] finds the stack,
+//! [`exit`] holds the exit codes. A secret is printed once, when it is made, and by no other command.
 
 pub mod arguments;
+pub mod audit;
 pub mod aws;
+pub mod cancel;
+pub mod doctor;
 pub mod endpoint;
 pub mod exit;
+pub mod explain;
 #[cfg(test)]
 mod fakes;
 pub mod follow;
+pub mod list;
 pub mod outside;
+pub mod redrive;
 pub mod send;
 pub mod session;
 pub mod stack;
 #[cfg(test)]
 mod stories;
+pub mod sweep;
 pub mod verify;
 pub mod when;
 
@@ -54,6 +62,14 @@ pub async fn run_in<'a, W: World>(
     let done = match command {
         Command::Endpoint(command) => endpoint::run(&mut session, command).await,
         Command::Send(arguments) => send::run(&mut session, &arguments).await,
+        Command::List(arguments) => list::run(&mut session, &arguments).await,
+        Command::Explain(arguments) => explain::run(&mut session, &arguments).await,
+        Command::Cancel(arguments) => cancel::run(&mut session, &arguments).await,
+        Command::Redrive(command) => redrive::run(&mut session, command).await,
+        Command::Plans(plans) => redrive::plans(&mut session, &plans).await,
+        Command::Audit(arguments) => audit::run(&mut session, &arguments).await,
+        Command::Sweep(command) => sweep::run(&mut session, &command).await,
+        Command::Doctor => doctor::run(&mut session).await,
         Command::Verify(arguments) => verify::run(&mut session, &arguments).await,
         Command::Completions { shell } => completions(&mut session, shell),
         Command::Man => man(&mut session),

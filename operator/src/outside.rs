@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use crate::doctor::Parts;
 use crate::exit::Failure;
 use crate::stack::Target;
 
@@ -40,6 +41,18 @@ pub trait Operator {
     async fn ask(&self, action: Value) -> Result<Value, Failure>;
 }
 
+/// The sweep function.
+pub trait Sweeper {
+    /// A run, and its evidence.
+    async fn sweep(&self, run: Value) -> Result<Value, Failure>;
+}
+
+/// The parts of the stack, as AWS describes them.
+pub trait Inspect {
+    /// All that can be read.
+    async fn parts(&self) -> Parts;
+}
+
 /// Who is at the keyboard.
 pub trait Caller {
     /// The name that AWS knows the credentials by.
@@ -47,9 +60,9 @@ pub trait Caller {
 }
 
 /// All of it.
-pub trait Outside: Registry + Intake + Operator + Caller {}
+pub trait Outside: Registry + Intake + Operator + Sweeper + Inspect + Caller {}
 
-impl<T: Registry + Intake + Operator + Caller> Outside for T {}
+impl<T: Registry + Intake + Operator + Sweeper + Inspect + Caller> Outside for T {}
 
 /// Time, chance, and the way to the outside. Connecting comes last: a command that needs no stack never asks for one.
 pub trait World {

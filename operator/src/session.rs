@@ -158,6 +158,11 @@ impl<W: World> Session<'_, W> {
     }
 }
 
+/// A text of somebody else on one line, without what a terminal would obey.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
+}
+
 /// A table with a header, without lines.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();

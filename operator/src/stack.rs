@@ -56,6 +56,20 @@ pub struct Names {
     pub endpoints_table: String,
     /// The operator function.
     pub operator_function: String,
+    /// The sweep function.
+    pub sweep_function: String,
+    /// The function that sends.
+    pub deliver_function: String,
+    /// The function that sends wake-ups.
+    pub schedule_function: String,
+    /// The retry queue.
+    pub retry_queue_url: String,
+    /// Transport DLQ of the intake queue.
+    pub intake_dlq_url: String,
+    /// Transport DLQ of the retry queue.
+    pub retry_dlq_url: String,
+    /// The deliveries table.
+    pub deliveries_table: String,
     /// Where AWS is, if it is not AWS.
     pub endpoint_url: Option<String>,
     /// The region that the description names.
@@ -76,6 +90,13 @@ impl Names {
             intake_queue_url: output("IntakeQueueUrl")?,
             endpoints_table: output("EndpointsTableName")?,
             operator_function: output("RedriveApproveFunctionName")?,
+            sweep_function: output("DlqSweepFunctionName")?,
+            deliver_function: output("DeliverFunctionName")?,
+            schedule_function: output("ScheduleRetryFunctionName")?,
+            retry_queue_url: output("RetryQueueUrl")?,
+            intake_dlq_url: output("IntakeDlqUrl")?,
+            retry_dlq_url: output("RetryDlqUrl")?,
+            deliveries_table: output("DeliveriesTableName")?,
             endpoint_url: None,
             region: None,
         })
@@ -102,6 +123,13 @@ impl Names {
             intake_queue_url: word("/intake_queue_url")?,
             endpoints_table: word("/endpoints_table")?,
             operator_function: word("/functions/redrive_approve")?,
+            sweep_function: word("/functions/dlq_sweep")?,
+            deliver_function: word("/functions/deliver")?,
+            schedule_function: word("/functions/schedule_retry")?,
+            retry_queue_url: word("/retry_queue_url")?,
+            intake_dlq_url: word("/intake_dlq_url")?,
+            retry_dlq_url: word("/retry_dlq_url")?,
+            deliveries_table: word("/deliveries_table")?,
             endpoint_url: word("/endpoint_url").ok(),
             region: word("/region").ok(),
         })
@@ -133,5 +161,29 @@ mod tests {
         assert_eq!(lacks(r#"{"intake_queue_url": "q", "endpoints_table": "t"}"#), "lacks functions.redrive_approve");
         let outputs = BTreeMap::from([("IntakeQueueUrl".to_owned(), "q".to_owned())]);
         assert!(Names::from_outputs("x", &outputs).unwrap_err().message.contains("EndpointsTableName"));
+    }
+
+    #[test]
+    fn the_template_and_the_local_stack_describe_everything_that_is_needed() {
+        let root = |path: &str| std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let template = root("template.yaml");
+        let outputs = template.split("\nOutputs:\n").nth(1).unwrap().lines();
+        let names = outputs.filter_map(|line| line.strip_prefix("  ")?.strip_suffix(':'));
+        let outputs: BTreeMap<String, String> = names.map(|name| (name.to_owned(), name.to_owned())).collect();
+        let from_outputs = Names::from_outputs("x", &outputs).unwrap();
+        // The local stack writes its file from the same outputs: `"key": outputs["Name"]`.
+        let (mut description, mut functions) = (serde_json::Map::new(), serde_json::Map::new());
+        for line in root("local/stack.py").lines() {
+            let Some((key, rest)) = line.trim().split_once(": outputs[\"") else { continue };
+            let (key, output) = (key.trim_matches('"').to_owned(), rest.split('"').next().unwrap().into());
+            if line.starts_with("            ") {
+                functions.insert(key, output)
+            } else {
+                description.insert(key, output)
+            };
+        }
+        description.insert("functions".to_owned(), Value::Object(functions));
+        let from_file = Names::from_description(&Value::Object(description).to_string()).unwrap();
+        assert_eq!(from_file, from_outputs);
     }
 }

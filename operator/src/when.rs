@@ -46,6 +46,37 @@ pub fn time(text: &str) -> Result<Millis, String> {
     })
 }
 
+/// A point in time, as an option gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// This one.
+    At(Millis),
+    /// So many milliseconds ago.
+    Ago(i64),
+}
+
+impl Point {
+    /// The time that is meant.
+    pub const fn seen_from(self, now: Millis) -> Millis {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ms) => Millis(now.0.saturating_sub(ms)),
+        }
+    }
+}
+
+/// Reads a time, or a duration with its unit, which is that long ago.
+pub fn point(text: &str) -> Result<Point, String> {
+    match (time(text), duration(text)) {
+        (Ok(at), _) => Ok(Point::At(at)),
+        (Err(_), Ok(ms)) => Ok(Point::Ago(ms)),
+        (Err(_), Err(_)) => {
+            Err("must be an RFC 3339 time with offset, such as 2026-12-01T10:00:00Z, or how long ago, such as 2h"
+                .to_owned())
+        }
+    }
+}
+
 /// A duration in its largest unit.
 pub fn rough(ms: i64) -> String {
     let ms = ms.abs();
@@ -93,6 +124,16 @@ mod tests {
     fn times_are_rfc_3339_or_epoch_seconds() {
         assert_eq!((time("1970-01-01T00:00:01Z"), time("1")), (Ok(Millis(1_000)), Ok(Millis(1_000))));
         assert!(time("yesterday").is_err());
+    }
+
+    #[test]
+    fn a_point_in_time_may_be_given_by_how_long_ago_it_was() {
+        let seen = |text| point(text).map(|point| point.seen_from(Millis(DAY_MS)));
+        assert_eq!(
+            (seen("2h"), seen("1970-01-01T00:00:01Z"), seen("7")),
+            (Ok(Millis(79_200_000)), Ok(Millis(1_000)), Ok(Millis(7_000)))
+        );
+        assert!(point("yesterday").unwrap_err().contains("how long ago"));
     }
 
     #[test]

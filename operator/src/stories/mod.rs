@@ -1,11 +1,17 @@
 //! Whole command lines on a world in memory: what is answered, what is written, how the process ends.
 
 mod apply;
+mod audit;
+mod deliveries;
+mod doctor;
 mod documents;
 mod endpoints;
+mod incident;
+mod redrives;
 mod run;
 mod secrets;
 mod send;
+mod sweep;
 mod test;
 mod verify;
 
