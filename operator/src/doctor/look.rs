@@ -18,22 +18,22 @@ impl Inspect for Stack {
         let names = &self.names;
         let mut unread = Vec::new();
         let mut keep = |failure: Failure| unread.push(Failed { message: failure.message, exit: failure.exit });
-        let mut parts = Parts::default();
-        parts.deliver = self.function(&names.deliver_function, None).await.map_err(&mut keep).ok();
-        parts.schedule = self.function(&names.schedule_function, None).await.map_err(&mut keep).ok();
-        parts.sweep = self.function(&names.sweep_function, None).await.map_err(&mut keep).ok();
-        parts.operator = self.function(&names.operator_function, None).await.map_err(&mut keep).ok();
-        parts.operator_alias = self.function(&names.operator_function, Some(ALIAS)).await.map_err(&mut keep).ok();
-        parts.url_auth = self.url_auth().await.map_err(&mut keep).ok();
-        parts.deliver_mappings = self.mappings(&names.deliver_function).await.map_err(&mut keep).ok();
-        parts.schedule_mappings = self.mappings(&names.schedule_function).await.map_err(&mut keep).ok();
-        parts.intake = self.queue("intake queue", &names.intake_queue_url).await.map_err(&mut keep).ok();
-        parts.retry = self.queue("retry queue", &names.retry_queue_url).await.map_err(&mut keep).ok();
-        parts.intake_dlq = self.queue("intake DLQ", &names.intake_dlq_url).await.map_err(&mut keep).ok();
-        parts.retry_dlq = self.queue("retry DLQ", &names.retry_dlq_url).await.map_err(&mut keep).ok();
-        parts.deliveries = self.table().await.map_err(&mut keep).ok();
-        parts.unread = unread;
-        parts
+        Parts {
+            deliver: self.function(&names.deliver_function, None).await.map_err(&mut keep).ok(),
+            schedule: self.function(&names.schedule_function, None).await.map_err(&mut keep).ok(),
+            sweep: self.function(&names.sweep_function, None).await.map_err(&mut keep).ok(),
+            operator: self.function(&names.operator_function, None).await.map_err(&mut keep).ok(),
+            operator_alias: self.function(&names.operator_function, Some(ALIAS)).await.map_err(&mut keep).ok(),
+            url_auth: self.url_auth().await.map_err(&mut keep).ok(),
+            deliver_mappings: self.mappings(&names.deliver_function).await.map_err(&mut keep).ok(),
+            schedule_mappings: self.mappings(&names.schedule_function).await.map_err(&mut keep).ok(),
+            intake: self.queue("intake queue", &names.intake_queue_url).await.map_err(&mut keep).ok(),
+            retry: self.queue("retry queue", &names.retry_queue_url).await.map_err(&mut keep).ok(),
+            intake_dlq: self.queue("intake DLQ", &names.intake_dlq_url).await.map_err(&mut keep).ok(),
+            retry_dlq: self.queue("retry DLQ", &names.retry_dlq_url).await.map_err(&mut keep).ok(),
+            deliveries: self.table().await.map_err(&mut keep).ok(),
+            unread,
+        }
     }
 }
 

@@ -139,7 +139,7 @@ fn filter(filter: &Value) -> String {
             Value::String(text) => format!("{name} {}", plain(text)),
             Value::Array(ids) => format!("{} {name}", ids.len()),
             Value::Number(count) if name == "ids" => format!("{count} ids"),
-            other => format!("{name} {other}"),
+            Value::Number(_) | Value::Bool(_) | Value::Object(_) | Value::Null => format!("{name} {value}"),
         })
         .collect();
     if parts.is_empty() { "every dead letter".to_owned() } else { parts.join(", ") }
