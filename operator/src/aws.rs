@@ -17,11 +17,13 @@ use jiff::tz::TimeZone;
 use platform::clock::SystemClock;
 use platform::dynamodb::EndpointTable;
 use serde_json::Value;
+use url::Url;
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
 use crate::outside::{Caller, Intake, Operator, Registry, Stored, Sweeper, World};
 use crate::stack::{Names, Source, Target};
+use crate::url::OperatorUrl;
 
 /// The real world.
 pub struct Aws;
@@ -32,6 +34,7 @@ pub struct Stack {
     pub(crate) dynamodb: aws_sdk_dynamodb::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) lambda: aws_sdk_lambda::Client,
+    operator: OperatorUrl,
     /// None where nobody has a name: on the emulator.
     sts: Option<aws_sdk_sts::Client>,
     pub(crate) names: Names,
@@ -58,12 +61,12 @@ impl World for Aws {
             Source::File(path) => {
                 let names = Names::from_file(path)?;
                 let config = load(target, names.endpoint_url.as_deref(), names.region.as_deref()).await?;
-                Ok(Stack::new(&config, names))
+                Stack::new(&config, names)
             }
             Source::Named(stack) => {
                 let config = load(target, None, None).await?;
                 let names = Names::from_outputs(stack, &outputs(&config, stack).await?)?;
-                Ok(Stack::new(&config, names))
+                Stack::new(&config, names)
             }
         }
     }
@@ -111,7 +114,7 @@ async fn outputs(config: &SdkConfig, stack: &str) -> Result<BTreeMap<String, Str
 }
 
 impl Stack {
-    fn new(config: &SdkConfig, names: Names) -> Self {
+    fn new(config: &SdkConfig, names: Names) -> Result<Self, Failure> {
         // Registrations are read and written here, never resolved: what the deployment defaults to does not matter.
         let policy = RetryPolicy {
             attempts: 1,
@@ -123,20 +126,28 @@ impl Stack {
         let defaults = Defaults { policy, timeout_ms: 0 };
         let endpoints =
             EndpointTable::new(aws_sdk_dynamodb::Client::new(config), names.endpoints_table.clone(), defaults);
-        // An action may take as long as its function.
+        let credentials = config.credentials_provider();
+        let credentials =
+            credentials.ok_or_else(|| Failure::of_aws("looking for the stack", "CredentialsNotLoaded"))?;
+        let region = config.region().map(ToString::to_string).unwrap_or_default();
+        let url = Url::parse(&names.operator_url).map_err(|e| {
+            Failure::new(Exit::Unreachable, "not_redeliver", format!("the stack's operator URL is no URL: {e}"))
+        })?;
+        // A run may take as long as its function.
         let patient = TimeoutConfig::builder()
             .connect_timeout(Duration::from_secs(3))
             .operation_attempt_timeout(Duration::from_secs(70))
             .build();
         let lambda = aws_sdk_lambda::config::Builder::from(config).timeout_config(patient).build();
-        Self {
+        Ok(Self {
             endpoints,
+            operator: OperatorUrl::new(url, region, credentials),
             dynamodb: aws_sdk_dynamodb::Client::new(config),
             sqs: aws_sdk_sqs::Client::new(config),
             lambda: aws_sdk_lambda::Client::from_conf(lambda),
             sts: names.endpoint_url.is_none().then(|| aws_sdk_sts::Client::new(config)),
             names,
-        }
+        })
     }
 }
 
@@ -172,35 +183,27 @@ impl Intake for Stack {
     }
 }
 
-impl Stack {
-    /// Invokes a function; `called` is how people know it.
-    async fn invoke(&self, function: &str, called: &str, input: &Value) -> Result<Value, Failure> {
-        let invoke = self.lambda.invoke().function_name(function).payload(Blob::new(input.to_string()));
-        let answer = invoke.send().await;
-        let answer = answer.map_err(|e| {
-            Failure::of_aws(&format!("asking the {called} function"), &DisplayErrorContext(e).to_string())
-        })?;
-        let text = answer.payload.map(Blob::into_inner).unwrap_or_default();
-        let trouble = |message: &str| Failure {
-            detail: Some(String::from_utf8_lossy(&text).into_owned()),
-            ..Failure::new(Exit::Own, &format!("{called}_function"), format!("the {called} function {message}"))
-        };
-        if answer.function_error.is_some() {
-            return Err(trouble("failed; its log says why, and repeating is safe"));
-        }
-        serde_json::from_slice(&text).map_err(|_| trouble("gave an answer that is no JSON"))
-    }
-}
-
 impl Operator for Stack {
     async fn ask(&self, action: Value) -> Result<Value, Failure> {
-        self.invoke(&self.names.operator_function, "operator", &action).await
+        self.operator.ask(&action).await
     }
 }
 
 impl Sweeper for Stack {
     async fn sweep(&self, run: Value) -> Result<Value, Failure> {
-        self.invoke(&self.names.sweep_function, "sweep", &run).await
+        let invoke = self.lambda.invoke().function_name(&self.names.sweep_function).payload(Blob::new(run.to_string()));
+        let answer = invoke.send().await;
+        let answer =
+            answer.map_err(|e| Failure::of_aws("asking the sweep function", &DisplayErrorContext(e).to_string()))?;
+        let text = answer.payload.map(Blob::into_inner).unwrap_or_default();
+        let trouble = |message: &str| Failure {
+            detail: Some(String::from_utf8_lossy(&text).into_owned()),
+            ..Failure::new(Exit::Own, "sweep_function", format!("the sweep function {message}"))
+        };
+        if answer.function_error.is_some() {
+            return Err(trouble("failed; its log says why, and repeating is safe"));
+        }
+        serde_json::from_slice(&text).map_err(|_| trouble("gave an answer that is no JSON"))
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! The cast: [`arguments`] is what can be written; one module per group of commands ([`endpoint`], [`send`], [`verify`],
 //! [`list`], [`explain`], [`cancel`], [`redrive`], [`audit`], [`sweep`], [`doctor`]) tells the stories; [`session`] is one run with its
-//! streams, [`outside`] the traits of what it talks to, [`aws`] their only implementation; [`stack`] finds the stack,
+//! streams, [`outside`] the traits of what it talks to, [`aws`] and [`url`] their only implementation; [`stack`] finds the stack,
 //! [`exit`] holds the exit codes. A secret is printed once, when it is made, and by no other command.
 
 pub mod arguments;
@@ -27,6 +27,7 @@ pub mod stack;
 #[cfg(test)]
 mod stories;
 pub mod sweep;
+pub mod url;
 pub mod verify;
 pub mod when;
 

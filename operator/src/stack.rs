@@ -56,6 +56,8 @@ pub struct Names {
     pub endpoints_table: String,
     /// The operator function.
     pub operator_function: String,
+    /// The URL of the operator function.
+    pub operator_url: String,
     /// The sweep function.
     pub sweep_function: String,
     /// The function that sends.
@@ -90,6 +92,7 @@ impl Names {
             intake_queue_url: output("IntakeQueueUrl")?,
             endpoints_table: output("EndpointsTableName")?,
             operator_function: output("RedriveApproveFunctionName")?,
+            operator_url: output("OperatorUrl")?,
             sweep_function: output("DlqSweepFunctionName")?,
             deliver_function: output("DeliverFunctionName")?,
             schedule_function: output("ScheduleRetryFunctionName")?,
@@ -123,6 +126,7 @@ impl Names {
             intake_queue_url: word("/intake_queue_url")?,
             endpoints_table: word("/endpoints_table")?,
             operator_function: word("/functions/redrive_approve")?,
+            operator_url: word("/operator_url")?,
             sweep_function: word("/functions/dlq_sweep")?,
             deliver_function: word("/functions/deliver")?,
             schedule_function: word("/functions/schedule_retry")?,
@@ -182,6 +186,8 @@ mod tests {
                 description.insert(key, output)
             };
         }
+        // An emulator has URLs of its own.
+        description.insert("operator_url".to_owned(), "OperatorUrl".into());
         description.insert("functions".to_owned(), Value::Object(functions));
         let from_file = Names::from_description(&Value::Object(description).to_string()).unwrap();
         assert_eq!(from_file, from_outputs);
