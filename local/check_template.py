@@ -150,6 +150,7 @@ def claims():
         request < function < lease < visibility
     yield "defaults: visibility is at least 6 function timeouts", visibility >= 6 * function
     yield "defaults: records outlive the dead letter queues", default("RecordRetentionDays") >= 18
+    yield "defaults: payloads outlive the records", default("PayloadRetentionDays") >= default("RecordRetentionDays")
 
     body = TEMPLATE.read_text(encoding="utf-8").split("\nConditions:")[1]
     for name, parameter in parameters.items():

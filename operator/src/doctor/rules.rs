@@ -106,22 +106,15 @@ fn times(findings: &mut Findings, deliver: &Function, parts: &Parts) {
             format!("set VisibilityTimeoutSeconds to {} at least", VISIBILITY_FACTOR * timeout),
         );
     }
-    if let (Some(record), Some(payload)) =
-        (number(deliver, "RECORD_RETENTION_DAYS"), number(deliver, "PAYLOAD_RETENTION_DAYS"))
+    if let (Some(record), Some(intake), Some(dlq)) =
+        (number(deliver, "RECORD_RETENTION_DAYS"), &parts.intake, &parts.intake_dlq)
     {
+        let copies = (intake.retention_seconds + dlq.retention_seconds + DAY_SECONDS - 1) / DAY_SECONDS;
         findings.rule(
-            payload >= record,
-            format!("payloads are kept {payload} days, records {record}: a dead letter of that age cannot be redriven"),
-            "set PayloadRetentionDays to RecordRetentionDays at least",
+            record >= copies,
+            format!("a copy of a message can lie in intake queue and DLQ for {copies} days, its record is kept {record}: a late copy would be sent again"),
+            format!("set RecordRetentionDays to {copies} at least"),
         );
-        if let (Some(intake), Some(dlq)) = (&parts.intake, &parts.intake_dlq) {
-            let copies = (intake.retention_seconds + dlq.retention_seconds + DAY_SECONDS - 1) / DAY_SECONDS;
-            findings.rule(
-                record >= copies,
-                format!("a copy of a message can lie in intake queue and DLQ for {copies} days, its record is kept {record}: a late copy would be sent again"),
-                format!("set RecordRetentionDays to {copies} at least"),
-            );
-        }
     }
 }
 

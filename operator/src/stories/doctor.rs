@@ -96,7 +96,7 @@ fn each_rule_finds_what_breaks_it_and_nothing_else() {
         }),
         ("FUNCTION_TIMEOUT_SECONDS), and is stopped after 44 s", |p| p.deliver.as_mut().unwrap().timeout_seconds = 44),
         ("deliver believes 270 s", |p| p.intake.as_mut().unwrap().visibility_seconds = 280),
-        ("payloads are kept 20 days, records 30", |p| set(&mut p.deliver, "PAYLOAD_RETENTION_DAYS", "20")),
+        ("PAYLOAD_RETENTION_DAYS (20) must be at least", |p| set(&mut p.deliver, "PAYLOAD_RETENTION_DAYS", "20")),
         ("for 31 days", |p| p.intake_dlq.as_mut().unwrap().retention_seconds = 27 * 86_400),
         ("LEASE_SECONDS differs between deliver, dlq-sweep", |p| set(&mut p.sweep, "LEASE_SECONDS", "61")),
         ("RETRY_QUEUE_ARN", |p| set(&mut p.deliver, "RETRY_QUEUE_ARN", "arn:other")),

@@ -144,10 +144,17 @@ impl<'a> Reader<'a> {
         i64::from(self.number(name, range)) * SECOND_MS
     }
 
-    /// `RECORD_RETENTION_DAYS` and `PAYLOAD_RETENTION_DAYS`.
+    /// `RECORD_RETENTION_DAYS` and `PAYLOAD_RETENTION_DAYS`, which must be as long: a dead letter is of no use without its
+    /// payload.
     pub fn retention(&mut self) -> Retention {
-        let mut days = |name| i64::from(self.number(name, MIN_RETENTION_DAYS..=3650)) * DAY_MS;
-        Retention { record_ms: days("RECORD_RETENTION_DAYS"), payload_ms: days("PAYLOAD_RETENTION_DAYS") }
+        let mut days = |name| i64::from(self.number(name, MIN_RETENTION_DAYS..=3650));
+        let (record, payload) = (days("RECORD_RETENTION_DAYS"), days("PAYLOAD_RETENTION_DAYS"));
+        if payload < record {
+            self.problem(format!(
+                "PAYLOAD_RETENTION_DAYS ({payload}) must be at least RECORD_RETENTION_DAYS ({record}), or dead letters could not be redriven"
+            ));
+        }
+        Retention { record_ms: record * DAY_MS, payload_ms: payload * DAY_MS }
     }
 
     /// The four times, with their cross-field rules.
@@ -217,5 +224,18 @@ mod tests {
             assert!(text.contains(name), "{text}");
         }
         assert!(!text.contains("JITTER"), "{text}");
+    }
+
+    #[test]
+    fn payloads_outlive_the_records() {
+        for (record, payload, fits) in [("30", "30", true), ("30", "31", true), ("30", "29", false)] {
+            let lookup = |name: &str| Some(if name.starts_with("RECORD") { record } else { payload }.to_owned());
+            let mut reader = Reader::new(&lookup);
+            let retention = reader.retention();
+            match reader.finish(retention) {
+                Ok(retention) => assert!(fits && retention.payload_ms >= retention.record_ms),
+                Err(error) => assert!(!fits && error.to_string().contains("PAYLOAD_RETENTION_DAYS (29)"), "{error}"),
+            }
+        }
     }
 }
