@@ -1,5 +1,5 @@
-//! What the tests of real processes stand on. [`stack`] is the local stack, [`receiver`] a receiver that does as it is
-//! told. The rest is for runs under load, in which everything goes wrong at once: [`crowd`] are the receivers, [`load`]
+//! What the tests of real processes stand on. [`stack`] is the local stack, [`cli`] its command line, [`receiver`] a
+//! receiver that does as it is told. The rest is for runs under load, in which everything goes wrong at once: [`crowd`] are the receivers, [`load`]
 //! sends, [`trouble`] and [`faulty`] break things, [`settle`] waits, and [`compare`] says whether the records tell what the
 //! receivers saw. Only tests use this; it never decides what the functions should do.
 #![allow(unreachable_pub, missing_docs, reason = "only tests use it")]
@@ -12,6 +12,7 @@
 )]
 
 pub mod chance;
+pub mod cli;
 pub mod compare;
 pub mod crowd;
 pub mod faulty;

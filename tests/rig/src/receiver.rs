@@ -70,8 +70,15 @@ impl Reply {
 
 type Behaviour = Box<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
 
+#[derive(Default)]
+struct Log {
+    seen: Vec<Seen>,
+    /// How many came on each path.
+    counts: HashMap<String, usize>,
+}
+
 struct Shared {
-    seen: Mutex<Vec<Seen>>,
+    log: Mutex<Log>,
     behaviours: Mutex<HashMap<String, Behaviour>>,
     changed: Notify,
 }
@@ -88,7 +95,7 @@ impl Receiver {
     pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared { seen: Mutex::default(), behaviours: Mutex::default(), changed: Notify::new() });
+        let shared = Arc::new(Shared { log: Mutex::default(), behaviours: Mutex::default(), changed: Notify::new() });
         let of_task = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
@@ -122,12 +129,17 @@ impl Receiver {
     /// What came on a path.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         let target = format!(" /{path} ");
-        self.shared.seen.lock().unwrap().iter().filter(|s| s.line.contains(&target)).cloned().collect()
+        self.shared.log.lock().unwrap().seen.iter().filter(|s| s.line.contains(&target)).cloned().collect()
+    }
+
+    /// How many requests came on a path.
+    pub fn came(&self, path: &str) -> usize {
+        self.shared.log.lock().unwrap().counts.get(&format!("/{path}")).copied().unwrap_or_default()
     }
 
     /// How many requests came, on any path.
     pub fn count(&self) -> usize {
-        self.shared.seen.lock().unwrap().len()
+        self.shared.log.lock().unwrap().seen.len()
     }
 
     /// Waits until `count` requests have come on a path.
@@ -135,16 +147,12 @@ impl Receiver {
         let end = Instant::now() + within;
         loop {
             let changed = self.shared.changed.notified();
-            let seen = self.seen(path);
-            if seen.len() >= count {
-                return seen;
+            let came = self.came(path);
+            if came >= count {
+                return self.seen(path);
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(
-                tokio::time::timeout(left, changed).await.is_ok(),
-                "{path}: {} of {count} requests came",
-                seen.len()
-            );
+            assert!(tokio::time::timeout(left, changed).await.is_ok(), "{path}: {came} of {count} requests came");
         }
     }
 }
@@ -184,11 +192,13 @@ async fn serve(mut stream: TcpStream, port: u16, shared: &Shared) -> std::io::Re
     let Some(seen) = read_request(&mut stream, port).await? else { return Ok(()) };
     let path = seen.line.split(' ').nth(1).unwrap_or_default().to_owned();
     let reply = {
-        let mut all = shared.seen.lock().unwrap();
-        let nth = all.iter().filter(|s| s.line.split(' ').nth(1) == Some(&path)).count();
+        let mut log = shared.log.lock().unwrap();
+        let count = log.counts.entry(path.clone()).or_default();
+        let nth = *count;
+        *count += 1;
         let behaviours = shared.behaviours.lock().unwrap();
         let reply = behaviours.get(&path).map_or_else(|| Reply::status(200), |b| b(&seen, nth));
-        all.push(seen);
+        log.seen.push(seen);
         reply
     };
     shared.changed.notify_waiters();

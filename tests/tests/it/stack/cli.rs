@@ -1,55 +1,16 @@
-//! The command line against the local stack: its library is called as its program calls it, with the same words.
-
-use std::ffi::OsString;
-use std::io::BufReader;
+//! The command line against the local stack.
 
 use domain::delivery::{HeldReason, State};
 use domain::id::DeliveryKey;
 use domain::ports::Deliveries;
 use domain::record::Record;
 use operator::exit::Exit;
-use operator::session::Io;
 use serde_json::Value;
 
 use super::{Stack, shared};
 use crate::receiver::{Reply, Seen};
 
-/// What a command left.
-#[derive(Debug)]
-struct Ran {
-    exit: Exit,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
-    }
-}
-
 impl Stack {
-    /// Runs a command; its words are divided by blanks.
-    async fn cli(&self, line: &str) -> Ran {
-        self.cli_with(line, b"").await
-    }
-
-    async fn cli_with(&self, line: &str, input: &[u8]) -> Ran {
-        let path = self.stack_path();
-        let environment = |name: &str| match name {
-            "REDELIVER_STACK" => Some(path.clone()),
-            "USER" => Some("ada".to_owned()),
-            _ => None,
-        };
-        let words = std::iter::once("redeliver").chain(line.split(' ')).map(OsString::from).collect();
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut stdin = BufReader::new(input);
-        let io = Io { stdin: &mut stdin, stdout: &mut out, stderr: &mut err, asks: false, shows: false };
-        let exit = operator::run(words, &environment, io).await;
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { exit, out: text(out), err: text(err) }
-    }
-
     async fn of_endpoint(&self, event: &str, endpoint: &str) -> Option<Record> {
         self.deliveries.get(&DeliveryKey::parse(event, endpoint).unwrap()).await.expect("readable")
     }
