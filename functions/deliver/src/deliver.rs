@@ -22,7 +22,7 @@ use domain::transition::{self, Arrival};
 use domain::wakeup::WakeUp;
 
 use crate::config::Settings;
-use crate::gates::{Pass, Target};
+use crate::gates::{Pace, Target};
 use crate::meet::log_parked;
 
 /// A wake-up that comes a moment too early tries so often.
@@ -153,7 +153,12 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
     async fn wake_up(&self, job: &Job<'_>, key: &DeliveryKey, wake_up: &WakeUp) -> Result<Settled, StoreError> {
         let due = Millis(wake_up.due);
         let kept = self.payloads.load(key).await?;
-        let target = self.target(&key.endpoint, kept.iter().find_map(|p| p.url.as_deref()), true).await?;
+        let url = kept.iter().find_map(|p| p.url.as_deref());
+        // Before its endpoint: what goes back must not be held there instead.
+        if let Some(settled) = self.take_back(key, wake_up, url).await? {
+            return Ok(settled);
+        }
+        let target = self.target(&key.endpoint, url, true).await?;
         let endpoint = match &target {
             Target::Send(endpoint) if !kept.is_empty() => endpoint,
             // Something is in the way; the record decides what it means.
@@ -169,16 +174,16 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
             self.clock.sleep_until(due).await;
         }
         if let Some(plan) = &wake_up.plan {
-            let put_off = match self.plan_gate(plan, &key.endpoint, wake_up).await? {
-                Pass::Now => None,
-                Pass::At(slot) => {
+            let settled = match self.pace(plan, wake_up).await? {
+                Pace::Now => None,
+                Pace::At(slot) => {
                     self.clock.sleep_until(slot).await;
-                    None
+                    // An abort may have come meanwhile.
+                    self.take_back(key, wake_up, url).await?
                 }
-                Pass::Later(slot) => self.put_off(key, wake_up, Some(slot)).await?,
-                Pass::Recall => self.put_off(key, wake_up, None).await?,
+                Pace::Later(slot) => self.put_off(key, wake_up, Some(slot)).await?,
             };
-            if let Some(settled) = put_off {
+            if let Some(settled) = settled {
                 return Ok(settled);
             }
         }

@@ -10,8 +10,9 @@ use domain::hint;
 use domain::kept_answer::KeptAnswer;
 use domain::outcome::{Class, EXCERPT_MAX, Outcome, Phase, classify};
 use domain::payload::Payload;
+use domain::plan::PlanState;
 use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender, StoreError, Swapped};
-use domain::record::{ClaimId, Record};
+use domain::record::{ClaimId, Entry, Record};
 use domain::sweep::EXTEND_BEFORE_MS;
 use domain::time::{Millis, SECOND_MS};
 use domain::transition::{self, Finished};
@@ -112,7 +113,7 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
                 tracing::warn!(delivery.id = %record.key.event, %error, "the answer of a failed attempt is not kept");
             }
         }
-        if outcome.disables(&endpoint.rules) && !record.key.endpoint.is_inline() {
+        if outcome.disables(&endpoint.rules) && !record.key.endpoint.is_inline() && !self.is_canary(record).await {
             match self.disable(record).await {
                 Ok(disabled) => {
                     tracing::warn!(endpoint.key = %record.key.endpoint, endpoint.disabled = disabled, "an endpoint says that it is gone");
@@ -122,6 +123,14 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
                 }
             }
         }
+    }
+
+    /// Whether this was the first attempt of a delivery that a plan tries out: what it brings is for the plan to judge, and
+    /// must not stop fresh deliveries.
+    async fn is_canary(&self, record: &Record) -> bool {
+        let (Some(plan), Some(Entry::Released { .. })) = (&record.plan, record.history.last()) else { return false };
+        let plan = self.deliveries.plan(plan, false).await;
+        plan.is_ok_and(|plan| plan.is_some_and(|plan| plan.state == PlanState::Canary))
     }
 
     /// Nothing more goes to this endpoint until an operator says so. False when it is held back already, or when an

@@ -5,7 +5,6 @@ use domain::delivery::HeldReason;
 use domain::endpoint::{EndpointConfig, Found};
 use domain::id::{EndpointKey, StateKey};
 use domain::outcome::AnswerRules;
-use domain::plan::PlanState;
 use domain::ports::{Clock, Deliveries, EndpointStates, Endpoints, Payloads, Plans, Sender, StoreError};
 use domain::record::{ClaimId, Lease};
 use domain::settings::FINISH_MARGIN_MS;
@@ -23,19 +22,17 @@ pub(crate) enum Target {
     Unknown,
 }
 
-/// Whether a released delivery may be tried.
-pub(crate) enum Pass {
+/// When a released delivery may be tried.
+pub(crate) enum Pace {
     Now,
     /// Within the next two seconds: wait for it.
     At(Millis),
     /// Its plan goes too fast; this slot is booked for it.
     Later(Millis),
-    /// Its plan was aborted, or gave up its endpoint.
-    Recall,
 }
 
-/// A booked slot is good for so many milliseconds.
-const BOOKING_MS: i64 = 60 * SECOND_MS;
+/// A booked slot is good for so many milliseconds: a lane that stood still for longer cannot burst.
+const BOOKING_MS: i64 = 5 * SECOND_MS;
 
 impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sender, C: Clock> Deliver<D, P, E, S, C> {
     /// Where a delivery goes, by the registry or by its inline URL, and whether its endpoint takes deliveries now.
@@ -98,24 +95,35 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
         })
     }
 
-    /// Whether a delivery that a plan released may be tried now, as the plan stands and as fast as it goes.
-    pub(crate) async fn plan_gate(
+    /// Whether a plan was aborted, or has given up this endpoint: what it released goes back, whatever else is true of it.
+    pub(crate) async fn is_taken_back(
         &self,
-        id: &str,
+        plan: &str,
         endpoint: &EndpointKey,
-        wake_up: &WakeUp,
-    ) -> Result<Pass, StoreError> {
-        let Some(plan) = self.deliveries.plan(id, false).await? else { return Ok(Pass::Now) };
-        if plan.state == PlanState::Aborted || plan.stopped.contains_key(endpoint.as_str()) {
-            return Ok(Pass::Recall);
-        }
+        url: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let known = self.deliveries.plan(plan, false).await?;
+        let plan = match known {
+            Some(plan) => Some(plan),
+            // A plan that is gone decides nothing any more; a cache may only not know it yet.
+            None => self.deliveries.plan(plan, true).await?,
+        };
+        let group = match url.and_then(|url| Url::parse(url).ok()) {
+            Some(url) if endpoint.is_inline() => StateKey::inline(&url),
+            Some(_) | None => StateKey::registered(endpoint),
+        };
+        Ok(plan.is_none_or(|plan| plan.has_given_up(group.as_str())))
+    }
+
+    /// When a delivery that a plan released may be tried, as fast as the plan goes.
+    pub(crate) async fn pace(&self, plan: &str, wake_up: &WakeUp) -> Result<Pace, StoreError> {
         let now = self.clock.now();
-        // A booked slot lapses, so that a lane that stood still cannot burst.
         if wake_up.booked && now.since(Millis(wake_up.due)) <= BOOKING_MS {
-            return Ok(Pass::Now);
+            return Ok(Pace::Now);
         }
-        let slot = self.deliveries.book(id, plan.rate_per_second, now).await?;
-        Ok(if slot.since(now) <= EARLY_MS { Pass::At(slot) } else { Pass::Later(slot) })
+        let Some(known) = self.deliveries.plan(plan, false).await? else { return Ok(Pace::Now) };
+        let slot = self.deliveries.book(plan, known.rate_per_second, now).await?;
+        Ok(if slot.since(now) <= EARLY_MS { Pace::At(slot) } else { Pace::Later(slot) })
     }
 
     /// True when the longest request and the recording of its outcome fit into what is left of the invocation.

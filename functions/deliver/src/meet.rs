@@ -61,6 +61,19 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
         }
     }
 
+    /// Puts a delivery back whose plan was aborted, or has given up its endpoint. `None` when the plan has no say.
+    pub(crate) async fn take_back(
+        &self,
+        key: &DeliveryKey,
+        wake_up: &WakeUp,
+        url: Option<&str>,
+    ) -> Result<Option<Settled>, StoreError> {
+        match &wake_up.plan {
+            Some(plan) if self.is_taken_back(plan, &key.endpoint, url).await? => self.put_off(key, wake_up, None).await,
+            Some(_) | None => Ok(None),
+        }
+    }
+
     /// A delivery that its plan released is not tried now: it waits for its slot, or goes back to where it came from. `None`
     /// when it does not wait for that any more, so that its plan has no say.
     pub(crate) async fn put_off(
@@ -71,8 +84,15 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
     ) -> Result<Option<Settled>, StoreError> {
         let now = self.clock.now();
         let Some(record) = self.deliveries.get(key).await? else { return Ok(Some(Settled::Done)) };
-        let released = record.released_from.is_some() && record.plan == wake_up.plan;
-        if !released || record.attempt.saturating_add(1) != wake_up.attempt || record.due > Some(Millis(wake_up.due)) {
+        let waits = matches!(record.state, State::Waiting(_)) && record.released_from.is_some();
+        if !waits || record.attempt.saturating_add(1) != wake_up.attempt {
+            return Ok(None);
+        }
+        if record.plan != wake_up.plan {
+            // Another plan released it since: that one has sent its own wake-up, and has its own say.
+            return Ok(Some(Settled::Done));
+        }
+        if record.due > Some(Millis(wake_up.due)) {
             return Ok(None);
         }
         let retention = self.settings.retention;

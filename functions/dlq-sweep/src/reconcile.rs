@@ -148,7 +148,11 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
                 return Ok(());
             }
             let released = if run.act {
-                release.advance(&id, until).await.map(|advanced| advanced.map_or(0, |a| a.released))
+                // What it released is counted afterwards, which takes time as well.
+                release
+                    .advance(&id, share(self.clock.now(), until, 7))
+                    .await
+                    .map(|advanced| advanced.map_or(0, |a| a.released))
             } else {
                 release.pending(&id, until).await
             };

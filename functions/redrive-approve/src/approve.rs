@@ -4,20 +4,22 @@
 use domain::audit::{Decision, decision};
 use domain::plan::{Approval, Plan, PlanState, Stop, Who};
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
-use domain::progress::Progress;
+use domain::progress::{Progress, Tally};
 use domain::release::Release;
 use domain::time::Millis;
 use serde_json::{Value, json};
 
 use crate::action::{Abort, Approve, PlansIn, words};
 use crate::answer::{Failure, Refusal};
-use crate::caller::Call;
+use crate::caller::{Call, person};
 use crate::handler::Operator;
 
 /// Left of an invocation for counting and answering, in milliseconds.
 const ANSWER_MS: i64 = 15_000;
 /// The most plans of a state in one answer.
 const MAX_PLANS: usize = 100;
+/// So many endpoints are shown with what became of their first attempts, those with the most failures first.
+const SHOWN_ENDPOINTS: usize = 50;
 
 impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     /// Approves a plan and starts to release it.
@@ -91,7 +93,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             "an approval must come through the function URL here, so that AWS vouches for the approver"
         } else if !proposer.verified {
             "the proposer of this plan is not verified: propose again through the function URL"
-        } else if proposer.name == approver.name {
+        } else if person(&proposer.name) == person(&approver.name) {
             "whoever proposed a plan may not approve it here: ask somebody else"
         } else {
             return Ok(());
@@ -204,8 +206,19 @@ fn tell_progress(plan: &mut Value, progress: &Progress) {
         ("failed", progress.failed),
         ("skipped", progress.skipped),
         ("remaining", progress.remaining),
+        ("retrying", progress.retrying),
+        ("cancelled", progress.cancelled),
         ("untried", progress.untried),
     ] {
         plan[name] = json!(count);
     }
+    let mut tallies: Vec<_> = progress.tallies.iter().collect();
+    tallies.sort_by_key(|(group, tally)| (std::cmp::Reverse(tally.refused), *group));
+    let of_endpoint = |(group, tally): &(&String, &Tally)| {
+        json!({
+            "endpoint": group, "accepted": tally.accepted, "refused": tally.refused, "untried": tally.untried,
+            "skipped": tally.skipped, "remaining": tally.ahead,
+        })
+    };
+    plan["endpoints"] = json!(tallies.iter().take(SHOWN_ENDPOINTS).map(of_endpoint).collect::<Vec<_>>());
 }

@@ -53,6 +53,17 @@ impl Call {
     }
 }
 
+/// The part of a verified principal that tells people apart. Who assumes a role chooses the name of the session, so there
+/// it is the role; but for roles of IAM Identity Center, where AWS sets that name to the user's.
+pub fn person(principal: &str) -> &str {
+    match principal.split_once(":assumed-role/") {
+        Some((_, role)) if !role.starts_with("AWSReservedSSO_") => {
+            principal.rsplit_once('/').map_or(principal, |(role, _)| role)
+        }
+        Some(_) | None => principal,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +84,17 @@ mod tests {
         assert_eq!((call.http, call.who(Some("ada"))), (false, Who { name: "ada".into(), verified: false }));
         let imitation = Call::read(url_event("{}", false), URL_ARN.trim_end_matches(":live"), "live").unwrap();
         assert!(!imitation.who(Some("ada")).verified);
+    }
+
+    #[test]
+    fn a_person_cannot_become_two_by_the_name_of_a_session() {
+        let role = |role: &str, session: &str| format!("arn:aws:sts::111122223333:assumed-role/{role}/{session}");
+        assert_eq!(person(&role("Oncall", "ada")), person(&role("Oncall", "bea")));
+        assert_ne!(person(&role("Oncall", "ada")), person(&role("Leads", "ada")));
+        let sso = "AWSReservedSSO_Oncall_0123456789abcdef";
+        assert_ne!(person(&role(sso, "ada@example.com")), person(&role(sso, "bea@example.com")));
+        let user = |name: &str| format!("arn:aws:iam::111122223333:user/{name}");
+        assert_ne!(person(&user("ada")), person(&user("bea")));
     }
 
     #[test]

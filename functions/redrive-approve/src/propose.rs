@@ -48,7 +48,12 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         if let Some(note) = &action.note {
             words("note", note)?;
         }
-        let mut selection = self.select(&action.filter, deadline.plus(-STORE_MS)).await?;
+        let proposer = call.who(action.operator.as_deref());
+        if self.two_people && !proposer.verified {
+            let message = "a proposal must come through the function URL here, so that AWS vouches for the proposer: nobody could approve this one";
+            return Err(Refusal::new("forbidden", message).into());
+        }
+        let selection = self.select(&action.filter, deadline.plus(-STORE_MS)).await?;
         let count = selection.count();
         if count > MAX_DELIVERIES {
             let more = if selection.complete { "" } else { "at least " };
@@ -67,7 +72,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         let now = self.clock.now();
         let mut warnings = selection.warnings(now);
         warnings.extend(self.endpoint_warnings(&selection.by_state_key).await?);
-        let (list, canaries, larger) = canaries_first(std::mem::take(&mut selection.list), canary);
+        let (list, canaries, larger) = canaries_first(selection.oldest_first(), canary);
         if larger > MAX_ENDPOINTS {
             let message = format!(
                 "{larger} endpoints have more than {canary} deliveries each, a plan can watch over {MAX_ENDPOINTS}: narrow the filter, or take a larger canary"
@@ -86,7 +91,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             abort_failure_ratio: ratio,
             filter: filter_on_record(&call.input),
             note: action.note.clone().unwrap_or_default(),
-            proposed_by: call.who(action.operator.as_deref()),
+            proposed_by: proposer,
             created_at: now.0,
             expires_at: now.plus(PROPOSAL_MS).0,
             approval: None,
@@ -228,14 +233,14 @@ fn chosen_state(filter: &Filter) -> Result<&'static str, Refusal> {
 /// What was found. Beyond the limit it only counts.
 #[derive(Default)]
 struct Selection {
-    list: Vec<Frozen>,
+    /// With the time since when each is in its state.
+    list: Vec<(Millis, Frozen)>,
     beyond: usize,
     complete: bool,
     by_endpoint: BTreeMap<String, u32>,
     by_state_key: BTreeMap<StateKey, u32>,
     by_reason: BTreeMap<&'static str, u32>,
     by_class: BTreeMap<&'static str, u32>,
-    since: Vec<Millis>,
     oldest: Option<Millis>,
     may_have_it: u32,
     deadline_passed: Vec<Millis>,
@@ -253,13 +258,12 @@ impl Selection {
             self.beyond += 1;
             return;
         }
-        self.list.push(Frozen::of(record));
+        self.list.push((record.since, Frozen::of(record)));
         *self.by_endpoint.entry(record.key.endpoint.to_string()).or_default() += 1;
         *self.by_state_key.entry(record.state_key.clone()).or_default() += 1;
         *self.by_reason.entry(record.state.reason().unwrap_or_default()).or_default() += 1;
         let class = record.attempts().next_back().map_or("untried", |a| a.class.name());
         *self.by_class.entry(class).or_default() += 1;
-        self.since.push(record.since);
         self.oldest = Some(self.oldest.map_or(record.since, |t| t.min(record.since)));
         self.may_have_it += u32::from(record.may_have_been_received());
         self.deadline_passed.extend(record.deliver_by);
@@ -269,10 +273,17 @@ impl Selection {
         }
     }
 
+    /// The list, oldest first.
+    fn oldest_first(&self) -> Vec<Frozen> {
+        let mut list: Vec<&(Millis, Frozen)> = self.list.iter().collect();
+        list.sort_by(|(a, x), (b, y)| (a, &x.id, &x.endpoint).cmp(&(b, &y.id, &y.endpoint)));
+        list.into_iter().map(|(_, frozen)| frozen.clone()).collect()
+    }
+
     /// How many have been there for less than an hour, a day, a week, or longer.
     fn by_age(&self, now: Millis) -> BTreeMap<&'static str, u32> {
         let mut ages: BTreeMap<&'static str, u32> = BTreeMap::new();
-        for since in &self.since {
+        for (since, _) in &self.list {
             let name = match now.since(*since) {
                 ..HOUR_MS => "under_1h",
                 HOUR_MS..DAY_MS => "under_1d",

@@ -29,11 +29,11 @@ pub fn relay(record: &StreamRecord, clock: &impl Clock) -> Relay {
         Ok(record) => record,
         Err(error) => return Relay::Unreadable(error.to_string()),
     };
-    match (Waiting::of(&record), record.due) {
-        (Some(waiting), Some(due)) => match Delay::until(due, clock.now()) {
+    match Waiting::of(&record) {
+        Some(waiting) => match waiting.delay(clock.now()) {
             Some(delay) => Relay::Send(waiting, delay),
             None => Relay::LeaveToArm(Box::new(record)),
         },
-        _ => Relay::Unreadable("a waiting record has no due time".to_owned()),
+        None => Relay::Unreadable("a waiting record has no due time".to_owned()),
     }
 }

@@ -13,7 +13,7 @@ use crate::time::{Millis, SECOND_MS};
 
 /// The most deliveries that one plan may hold.
 pub const MAX_DELIVERIES: usize = 10_000;
-/// The most endpoints of one plan that have more deliveries than their canary: the plan remembers which of them failed.
+/// The most endpoints of one plan that have more deliveries than their canary: the plan remembers which of them it stopped.
 pub const MAX_ENDPOINTS: usize = 1_000;
 /// A proposal expires after so many milliseconds.
 pub const PROPOSAL_MS: i64 = 24 * 3_600 * SECOND_MS;
@@ -151,7 +151,7 @@ pub struct Plan {
     pub canaries_out_at: Option<i64>,
     /// When the ramp began, in milliseconds since the epoch.
     pub ramp_from: Option<i64>,
-    /// Endpoints that get nothing more.
+    /// Endpoints that get nothing more, by their state key.
     pub stopped: BTreeMap<String, Stop>,
     /// Why it was stopped.
     pub abort: Option<Abort>,
@@ -168,6 +168,8 @@ pub struct Frozen {
     pub id: String,
     /// Endpoint key.
     pub endpoint: String,
+    /// Its state key: with whose canary it is judged. All inline URLs of an origin are one endpoint here.
+    pub group: String,
     /// Its last attempt then.
     pub attempt: u32,
     /// Its generation then.
@@ -180,6 +182,7 @@ impl Frozen {
         Self {
             id: record.key.event.to_string(),
             endpoint: record.key.endpoint.to_string(),
+            group: record.state_key.to_string(),
             attempt: record.attempt,
             generation: record.generation,
         }
@@ -212,12 +215,12 @@ pub fn digest(list: &[Frozen]) -> String {
     sha256_hex(text.as_bytes())
 }
 
-/// Puts the canaries of a selection first: the first `canary` of each endpoint, which are its oldest; the rest keeps its
+/// Puts the canaries of a selection, which is sorted by age, first: the first `canary` of each endpoint; the rest keeps its
 /// order. Returns how many canaries there are, and how many endpoints have more than that.
 pub fn canaries_first(list: Vec<Frozen>, canary: u32) -> (Vec<Frozen>, u32, usize) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let (mut first, rest): (Vec<Frozen>, Vec<Frozen>) = list.into_iter().partition(|frozen| {
-        let count = seen.entry(frozen.endpoint.clone()).or_default();
+        let count = seen.entry(frozen.group.clone()).or_default();
         *count += 1;
         *count <= canary
     });
@@ -235,23 +238,35 @@ impl Plan {
             Some(from) => (Millis(from), index.saturating_sub(self.canaries as usize)),
             None => (self.approval.as_ref().map_or(now, |a| Millis(a.at)), index),
         };
-        let offset =
-            i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(SECOND_MS) / i64::from(self.rate_per_second.max(1));
-        start.plus(offset).max(now)
+        self.spread(index, start).max(now)
     }
 
-    /// How many deliveries may have been handled by now: the canaries, or as many of the rest as have their slot soon.
+    /// Slot number `index` at the rate, counted from `start`.
+    pub fn spread(&self, index: usize, start: Millis) -> Millis {
+        let offset = i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(SECOND_MS);
+        start.plus(offset / i64::from(self.rate_per_second.max(1)))
+    }
+
+    /// How many deliveries may have been handled by now: those that have their slot soon, and of the rest none before the
+    /// ramp began.
     pub fn may_handle(&self, now: Millis) -> u32 {
-        match (self.state, self.ramp_from) {
-            (PlanState::Canary, _) => self.canaries,
-            (PlanState::Ramping, Some(from)) => {
-                let soon = now.plus(AHEAD_MS).since(Millis(from)).max(0) / SECOND_MS;
-                let slots = soon.saturating_add(1).saturating_mul(i64::from(self.rate_per_second));
-                self.canaries.saturating_add(u32::try_from(slots).unwrap_or(u32::MAX)).min(self.count)
-            }
-            (PlanState::Ramping, None) => self.count,
-            (PlanState::Proposed | PlanState::Completed | PlanState::Aborted | PlanState::Expired, _) => self.next,
+        let soon = |from: Millis| {
+            let seconds = now.plus(AHEAD_MS).since(from).max(0) / SECOND_MS;
+            let slots = seconds.saturating_add(1).saturating_mul(i64::from(self.rate_per_second));
+            u32::try_from(slots).unwrap_or(u32::MAX)
+        };
+        match (self.state, self.ramp_from, &self.approval) {
+            (PlanState::Canary, _, Some(approval)) => self.canaries.min(soon(Millis(approval.at))),
+            (PlanState::Ramping, Some(from), _) => self.canaries.saturating_add(soon(Millis(from))).min(self.count),
+            (PlanState::Canary, ..) => self.canaries,
+            (PlanState::Ramping, ..) => self.count,
+            (PlanState::Proposed | PlanState::Completed | PlanState::Aborted | PlanState::Expired, ..) => self.next,
         }
+    }
+
+    /// True when nothing more of it may be tried at this endpoint: what it released goes back.
+    pub fn has_given_up(&self, group: &str) -> bool {
+        self.state == PlanState::Aborted || self.stopped.contains_key(group)
     }
 
     /// The same plan after a decision about it.
@@ -278,7 +293,7 @@ pub(crate) mod tests {
     use super::*;
 
     fn frozen(id: &str, endpoint: &str) -> Frozen {
-        Frozen { id: id.into(), endpoint: endpoint.into(), attempt: 8, generation: 0 }
+        Frozen { id: id.into(), endpoint: endpoint.into(), group: endpoint.into(), attempt: 8, generation: 0 }
     }
 
     #[test]
@@ -304,6 +319,13 @@ pub(crate) mod tests {
         let (list, canaries, larger) = canaries_first(list, 2);
         let ids: Vec<&str> = list.iter().map(|f| f.id.as_str()).collect();
         assert_eq!((ids, canaries, larger), (vec!["1", "2", "3", "5", "4", "6"], 4, 1));
+    }
+
+    #[test]
+    fn all_inline_urls_of_an_origin_share_a_canary() {
+        let of_origin = |id: &str| Frozen { group: "url:origin".into(), ..frozen(id, &format!("url:{id}")) };
+        let (_, canaries, larger) = canaries_first(["1", "2", "3"].map(of_origin).into(), 2);
+        assert_eq!((canaries, larger), (2, 1));
     }
 
     pub(crate) fn plan() -> Plan {
@@ -335,6 +357,8 @@ pub(crate) mod tests {
     fn releases_run_ahead_of_their_slots_by_a_bounded_time() {
         let canary = plan();
         assert_eq!((canary.may_handle(Millis(0)), canary.slot(9, Millis(0))), (10, Millis(900)));
+        let wide = canary.changed(|p| (p.canaries, p.count) = (10_000, 10_000));
+        assert_eq!((wide.may_handle(Millis(0)), wide.may_handle(Millis(2_000_000))), (910, 10_000), "many endpoints");
         let ramping = canary.changed(|p| (p.state, p.ramp_from, p.count) = (PlanState::Ramping, Some(60_000), 10_000));
         assert_eq!(ramping.slot(10, Millis(0)), Millis(60_000), "the ramp begins with its first");
         for now in [60_000, 70_000, 100_000] {

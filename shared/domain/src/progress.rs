@@ -1,14 +1,14 @@
 //! How far a plan got. Counted from the records themselves, so the figures are true at every moment and add up:
 //! `released + skipped + remaining = count`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::delivery::State;
 use crate::outcome::Class;
 use crate::plan::{Frozen, Plan, PlanState, Stop, Who};
-use crate::record::{Entry, Record};
+use crate::record::{AttemptEntry, Entry, Record};
 use crate::time::{Millis, SECOND_MS};
 
 /// A canary of which nothing is known after so many milliseconds stops its endpoint.
@@ -17,26 +17,29 @@ const VERDICT_MS: i64 = 30 * 60 * SECOND_MS;
 /// How far a plan got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
-    /// Brought back by this plan.
+    /// Brought back by this plan: `delivered + failed + retrying + cancelled + untried`.
     pub released: u32,
     /// Of those, delivered.
     pub delivered: u32,
     /// Of those, dead-lettered again.
     pub failed: u32,
-    /// Had moved on, had no payload, or belonged to a stopped endpoint, when their turn came.
+    /// Of those, tried without success, and on their way by their own retries.
+    pub retrying: u32,
+    /// Of those, cancelled after they had been tried.
+    pub cancelled: u32,
+    /// Of those, not tried yet.
+    pub untried: u32,
+    /// Had moved on, had no payload, were held again, or belonged to a stopped endpoint, when their turn came.
     pub skipped: u32,
     /// Not handled yet; in an aborted plan: untouched.
     pub remaining: u32,
-    /// Released and not tried yet.
-    #[serde(skip)]
-    pub untried: u32,
-    /// Per endpoint.
+    /// Per state key.
     #[serde(skip)]
     pub tallies: BTreeMap<String, Tally>,
 }
 
 /// What became of the first attempts after the release, for one endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Tried, and accepted.
     pub accepted: u32,
@@ -44,8 +47,15 @@ pub struct Tally {
     pub refused: u32,
     /// Released, and not tried yet.
     pub untried: u32,
-    /// Not released.
+    /// Skipped when their turn had come.
+    pub skipped: u32,
+    /// Of those, held again: the endpoint takes nothing.
+    pub held: u32,
+    /// Not handled yet.
     pub ahead: u32,
+    /// The first of those that could take the place of a skipped canary, while there is one: number in the list, and what
+    /// was frozen.
+    pub spare: Vec<(usize, Frozen)>,
 }
 
 /// What became of a delivery after this plan released it.
@@ -53,74 +63,130 @@ pub struct Tally {
 enum Fate {
     /// This plan did not release it, or took it back.
     NotReleased,
+    /// Released, and held before its first attempt.
+    HeldAgain,
     /// Its first attempt has not ended.
     Untried,
-    /// Its first attempt ended so.
-    Tried { accepted: bool },
+    /// Its first attempt ended so, and it ended so since.
+    Tried { accepted: bool, end: End },
+}
+
+/// What became of it after its first attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Delivered,
+    Failed,
+    Retrying,
+    Cancelled,
 }
 
 fn fate(plan: &Plan, frozen: &Frozen, record: &Record) -> Fate {
-    let mut entries = record.history.iter();
-    let released = entries.by_ref().any(|entry| matches!(entry, Entry::Released { plan: by, .. } if *by == plan.id));
-    if !released {
+    let by_this = |entry: &Entry| matches!(entry, Entry::Released { plan: by, .. } if *by == plan.id);
+    let Some(released) = record.history.iter().rposition(by_this) else {
         // The entry can have been dropped from the middle of a long history: then there were attempts after it.
         let dropped = record.plan.as_deref() == Some(&plan.id) && record.attempt > frozen.attempt;
-        return if dropped { Fate::Tried { accepted: false } } else { Fate::NotReleased };
+        return if dropped { Fate::Tried { accepted: false, end: end(record) } } else { Fate::NotReleased };
+    };
+    // What happened until somebody else released it again is what this plan is about.
+    let later = &record.history[released + 1..];
+    let ended = later.iter().position(|entry| matches!(entry, Entry::Released { .. } | Entry::Recalled { .. }));
+    let attempts = later[..ended.unwrap_or(later.len())].iter().filter_map(|entry| match entry {
+        Entry::Attempt(attempt) => Some(attempt),
+        Entry::Released { .. } | Entry::Recalled { .. } => None,
+    });
+    let accepted = |attempt: &AttemptEntry| attempt.class == Class::Accepted;
+    let (mut first, mut last) = (None, None);
+    for attempt in attempts {
+        first = first.or(Some(attempt));
+        last = Some(attempt);
     }
-    match entries.next() {
-        Some(Entry::Attempt(attempt)) => Fate::Tried { accepted: attempt.class == Class::Accepted },
-        Some(Entry::Recalled { .. } | Entry::Released { .. }) => Fate::NotReleased,
-        None => match record.state {
-            // Held again, cancelled or expired before its first attempt: nothing came of its release.
-            State::Held(_) | State::Cancelled | State::DeadLettered(_) | State::Rejected(_) => Fate::NotReleased,
-            State::Waiting(_) | State::InFlight => Fate::Untried,
-            // A late acceptance of an earlier attempt.
-            State::Delivered => Fate::Tried { accepted: true },
-        },
+    if let (Some(first), Some(last)) = (first, last) {
+        // Of a long history the first attempt may be gone: it failed, or there would not be another.
+        let accepted_first = first.number == frozen.attempt.saturating_add(1) && accepted(first);
+        let end = match ended {
+            None => end(record),
+            Some(_) if accepted(last) => End::Delivered,
+            Some(_) => End::Failed,
+        };
+        return Fate::Tried { accepted: accepted_first, end };
+    }
+    if ended.is_some() {
+        return Fate::NotReleased;
+    }
+    match record.state {
+        State::Held(_) => Fate::HeldAgain,
+        // Cancelled or expired before its first attempt: nothing came of its release.
+        State::Cancelled | State::DeadLettered(_) | State::Rejected(_) => Fate::NotReleased,
+        State::Waiting(_) | State::InFlight => Fate::Untried,
+        // A late acceptance of an earlier attempt.
+        State::Delivered => Fate::Tried { accepted: true, end: End::Delivered },
+    }
+}
+
+fn end(record: &Record) -> End {
+    match record.state {
+        State::Delivered => End::Delivered,
+        State::DeadLettered(_) | State::Rejected(_) => End::Failed,
+        State::Cancelled => End::Cancelled,
+        State::Waiting(_) | State::InFlight | State::Held(_) => End::Retrying,
     }
 }
 
 impl Progress {
     /// Counts delivery number `index` of the list, with its record as it is now.
-    pub fn count(&mut self, plan: &Plan, index: usize, frozen: &Frozen, record: Option<&Record>) {
-        let tally = self.tallies.entry(frozen.endpoint.clone()).or_default();
+    pub fn count(&mut self, plan: &Plan, index: usize, frozen: &Frozen, record: Option<&Record>, now: Millis) {
+        let tally = self.tallies.entry(frozen.group.clone()).or_default();
         let fate = record.map_or(Fate::NotReleased, |record| fate(plan, frozen, record));
         match fate {
-            Fate::NotReleased if index < plan.next as usize => {
+            Fate::NotReleased | Fate::HeldAgain if index < plan.next as usize => {
                 let recalled = plan.state == PlanState::Aborted && record.is_some_and(|r| was_recalled(plan, r));
                 if recalled {
-                    self.remaining += 1
+                    self.remaining += 1;
                 } else {
-                    self.skipped += 1
+                    self.skipped += 1;
+                    tally.skipped += 1;
+                    tally.held += u32::from(fate == Fate::HeldAgain);
                 }
-                return;
             }
-            Fate::NotReleased => {
-                tally.ahead += 1;
+            Fate::NotReleased | Fate::HeldAgain => {
                 self.remaining += 1;
-                return;
+                tally.ahead += 1;
+                tally.held += u32::from(fate == Fate::HeldAgain);
+                let fit = record.is_some_and(|r| frozen.still_describes(r) && r.payload_kept_until > Some(now));
+                if fit && plan.state == PlanState::Canary && tally.spare.len() < 2 * plan.canary as usize {
+                    tally.spare.push((index, frozen.clone()));
+                }
             }
             Fate::Untried => {
-                tally.untried += 1;
+                self.released += 1;
                 self.untried += 1;
+                tally.untried += 1;
             }
-            Fate::Tried { accepted: true } => tally.accepted += 1,
-            Fate::Tried { accepted: false } => tally.refused += 1,
+            Fate::Tried { accepted, end } => {
+                self.released += 1;
+                *(if accepted { &mut tally.accepted } else { &mut tally.refused }) += 1;
+                *match end {
+                    End::Delivered => &mut self.delivered,
+                    End::Failed => &mut self.failed,
+                    End::Retrying => &mut self.retrying,
+                    End::Cancelled => &mut self.cancelled,
+                } += 1;
+            }
         }
-        self.released += 1;
-        let Some(record) = record else { return };
-        let over = record.generation > frozen.generation + 1;
-        match record.state {
-            State::Delivered if !over => self.delivered += 1,
-            State::DeadLettered(_) => self.failed += 1,
-            State::Waiting(_) | State::InFlight | State::Held(_) | State::Delivered if over => self.failed += 1,
-            State::InFlight
-            | State::Waiting(_)
-            | State::Held(_)
-            | State::Delivered
-            | State::Cancelled
-            | State::Rejected(_) => {}
+    }
+
+    /// What takes the place of canaries that were skipped, so that each endpoint is judged by as many as was asked for. None
+    /// where a canary was held again: the next one would be, too. `unfit` are numbers that could not be released.
+    pub fn substitutes(&self, plan: &Plan, unfit: &BTreeSet<usize>) -> Vec<(usize, Frozen)> {
+        if plan.state != PlanState::Canary || plan.canaries_out_at.is_none() {
+            return Vec::new();
         }
+        let lacking = |tally: &Tally| (tally.wanted(plan.canary) - tally.sample()) as usize;
+        let open = self.tallies.iter().filter(|(group, tally)| !plan.stopped.contains_key(*group) && tally.held == 0);
+        open.flat_map(|(_, tally)| {
+            tally.spare.iter().filter(|(index, _)| !unfit.contains(index)).take(lacking(tally)).cloned()
+        })
+        .collect()
     }
 
     /// What the plan does next, from what became of its deliveries: `None` when it only has to wait.
@@ -130,30 +196,42 @@ impl Progress {
         }
         let mut stopped = plan.stopped.clone();
         let waited_ms = plan.canaries_out_at.map_or(0, |at| now.since(Millis(at)));
+        let failing = |tally: &Tally| tally.is_failing(plan.abort_failure_ratio, plan.canary);
         let mut open = false;
-        for (endpoint, tally) in &self.tallies {
-            if stopped.contains_key(endpoint) {
+        // A stop spares what lies ahead; where nothing does, there is nothing to decide.
+        let to_spare = |tally: &Tally| tally.ahead > 0 || tally.untried > 0 && tally.sample() > plan.canary;
+        for (group, tally) in self.tallies.iter().filter(|(_, tally)| to_spare(tally)) {
+            if stopped.contains_key(group) {
                 continue;
             }
-            if tally.is_failing(plan.abort_failure_ratio, plan.canary) {
-                stopped.insert(endpoint.clone(), Stop::Failed);
-            } else if plan.state == PlanState::Canary && tally.untried > 0 {
-                if waited_ms >= VERDICT_MS {
-                    stopped.insert(endpoint.clone(), Stop::NoVerdict);
+            let judged = tally.untried == 0 && tally.tried() >= tally.wanted(plan.canary);
+            if failing(tally) {
+                stopped.insert(group.clone(), Stop::Failed);
+            } else if plan.state == PlanState::Canary && !judged {
+                let hopeless = tally.untried == 0 && plan.canaries_out_at.is_some();
+                if hopeless || waited_ms >= VERDICT_MS {
+                    stopped.insert(group.clone(), Stop::NoVerdict);
                 } else {
                     open = true;
                 }
             }
         }
-        // Nothing is left that a stop could spare.
         if plan.next >= plan.count && self.untried == 0 {
             return Some(plan.changed(|p| (p.state, p.stopped) = (PlanState::Completed, stopped)));
         }
         let all_out = plan.next >= plan.canaries;
-        let none_left = !self.tallies.is_empty() && self.tallies.keys().all(|endpoint| stopped.contains_key(endpoint));
-        if all_out && none_left {
+        let given_up = |(group, tally): (&String, &Tally)| stopped.contains_key(group) || failing(tally);
+        if all_out && !self.tallies.is_empty() && self.tallies.iter().all(given_up) {
             let reason = "too many first attempts failed, or nothing was heard of them, at every endpoint of the plan";
             return Some(Plan { stopped, ..plan.aborted(Who::itself(), reason, now) });
+        }
+        let spared = |(group, tally): (&String, &Tally)| tally.ahead == 0 || stopped.contains_key(group);
+        if all_out && plan.next < plan.count && self.tallies.iter().all(spared) {
+            // All that is left belongs to stopped endpoints.
+            return Some(plan.changed(|p| {
+                (p.state, p.ramp_from) = (PlanState::Ramping, p.ramp_from.or(Some(now.0)));
+                (p.next, p.stopped) = (p.count, stopped);
+            }));
         }
         if plan.state == PlanState::Canary && all_out && plan.canaries_out_at.is_none() {
             // The last of them has its slot later, when there are many.
@@ -178,9 +256,19 @@ impl Tally {
         self.accepted + self.refused
     }
 
+    /// Tried, or about to be.
+    const fn sample(&self) -> u32 {
+        self.tried() + self.untried
+    }
+
+    /// By how many first attempts the endpoint has to be judged: a canary, or all that it has.
+    fn wanted(&self, canary: u32) -> u32 {
+        canary.min(self.sample() + self.ahead).max(self.sample())
+    }
+
     /// More failures than the ratio allows, even if everything that is still open in the canary were accepted.
     fn is_failing(&self, ratio: f64, canary: u32) -> bool {
-        let sample = (self.tried() + self.untried).min(canary).max(self.tried());
+        let sample = self.sample().min(canary).max(self.tried());
         self.refused > 0 && f64::from(self.refused) > ratio * f64::from(sample)
     }
 }
@@ -192,7 +280,8 @@ mod tests {
 
     fn progress(tallies: &[(&str, u32, u32, u32)]) -> Progress {
         let tally = |(endpoint, accepted, refused, untried): &(&str, u32, u32, u32)| {
-            let tally = Tally { accepted: *accepted, refused: *refused, untried: *untried, ahead: 5 };
+            let tally =
+                Tally { accepted: *accepted, refused: *refused, untried: *untried, ahead: 50, ..Tally::default() };
             ((*endpoint).to_owned(), tally)
         };
         let untried = tallies.iter().map(|t| t.3).sum();

@@ -2,7 +2,7 @@
 //! conditional write that names the frozen attempt and generation, so it happens once, however many run this at once; every
 //! step of the plan is a write that names its revision, so a run that dies is continued.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::join_all;
 
@@ -45,6 +45,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
     /// Goes on with a plan until it has to wait, it is over, or the time is up.
     pub async fn advance(&self, id: &str, until: Millis) -> Result<Option<Advanced>, StoreError> {
         let mut total = 0;
+        let mut unfit = BTreeSet::new();
         while let Some(plan) = self.store.plan(id, true).await? {
             let now = self.clock.now();
             if plan.state == PlanState::Proposed && Millis(plan.expires_at) <= now {
@@ -55,7 +56,12 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
                 total += self.release_some(&plan, now).await?;
                 continue;
             }
-            let progress = self.progress(&plan).await?;
+            let progress = self.progress(&plan, now).await?;
+            let substitutes = progress.substitutes(&plan, &unfit);
+            if !substitutes.is_empty() && now < until {
+                total += self.substitute(&plan, &substitutes, &mut unfit, now).await?;
+                continue;
+            }
             match progress.judge(&plan, now) {
                 // Lost: somebody else advances the same plan. Read it again and go on from there.
                 Some(next) => {
@@ -83,12 +89,32 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
             return Err(StoreError::Corrupt(format!("plan {} has no delivery number {first}", plan.id)));
         }
         let mut released = 0;
-        let wanted = batch.iter().filter(|(_, frozen)| !plan.stopped.contains_key(&frozen.endpoint));
-        for done in join_all(wanted.map(|(index, frozen)| self.release(plan, *index, frozen))).await {
+        let wanted = batch.iter().filter(|(_, frozen)| !plan.stopped.contains_key(&frozen.group));
+        let releases = wanted.map(|(index, frozen)| self.release(plan, plan.slot(*index, now), frozen));
+        for done in join_all(releases).await {
             released += u32::from(done?);
         }
         let next = plan.changed(|p| p.next += u32::try_from(batch.len()).unwrap_or(0));
         self.store.save_plan(plan, &next, None).await?;
+        Ok(released)
+    }
+
+    /// Releases others in the place of skipped canaries. The ramp finds them released when it comes to them.
+    async fn substitute(
+        &self,
+        plan: &Plan,
+        substitutes: &[(usize, Frozen)],
+        unfit: &mut BTreeSet<usize>,
+        now: Millis,
+    ) -> Result<u32, StoreError> {
+        let mut released = 0;
+        for (nth, (index, frozen)) in substitutes.iter().enumerate() {
+            if self.release(plan, plan.spread(nth, now), frozen).await? {
+                released += 1;
+            } else {
+                unfit.insert(*index);
+            }
+        }
         Ok(released)
     }
 
@@ -106,7 +132,7 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
                 .iter()
                 .enumerate()
                 .filter(|(i, frozen)| {
-                    (first..end).contains(&(chunk * CHUNK + i)) && !plan.stopped.contains_key(&frozen.endpoint)
+                    (first..end).contains(&(chunk * CHUNK + i)) && !plan.stopped.contains_key(&frozen.group)
                 })
                 .map(|(_, frozen)| frozen)
                 .collect();
@@ -131,14 +157,20 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
     }
 
     /// Releases one delivery, unless it moved on or its payload is gone.
-    async fn release(&self, plan: &Plan, index: usize, frozen: &Frozen) -> Result<bool, StoreError> {
+    async fn release(&self, plan: &Plan, slot: Millis, frozen: &Frozen) -> Result<bool, StoreError> {
         let key = frozen.key().map_err(StoreError::Corrupt)?;
-        let Some(record) = self.store.get(&key).await? else { return Ok(false) };
+        let record = match self.store.get(&key).await {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(false),
+            // One that cannot be read must not keep the others waiting for ever; `list` counts it.
+            Err(StoreError::Corrupt(_)) => return Ok(false),
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+        };
         if !frozen.still_describes(&record) {
             return Ok(false);
         }
         let now = self.clock.now();
-        let due = plan.slot(index, now);
+        let due = slot.max(now);
         let kept_until = transition::keep_until(Some(due), record.deliver_by, now, self.retention);
         let kept = match &record.payload {
             Some(payload) => self.payloads.extend(&record.key, &payload.hash, kept_until).await?,
@@ -152,13 +184,13 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
     }
 
     /// Counts from the records.
-    pub async fn progress(&self, plan: &Plan) -> Result<Progress, StoreError> {
+    pub async fn progress(&self, plan: &Plan, now: Millis) -> Result<Progress, StoreError> {
         let mut progress = Progress::default();
         for chunk in 0..(plan.count as usize).div_ceil(CHUNK) {
             let list = self.store.chunk(&plan.id, chunk).await?;
             let records = self.records(list.iter()).await?;
             for (i, frozen) in list.iter().enumerate() {
-                progress.count(plan, chunk * CHUNK + i, frozen, records.get(&frozen.at()));
+                progress.count(plan, chunk * CHUNK + i, frozen, records.get(&frozen.at()), now);
             }
         }
         Ok(progress)
@@ -168,6 +200,6 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
 /// The decision that a plan takes about itself.
 fn by_itself(old: &Plan, new: &Plan) -> Option<Decision> {
     let abort = new.abort.as_ref().filter(|_| old.abort.is_none())?;
-    let details = serde_json::json!({ "digest": new.digest, "stopped": new.stopped });
+    let details = serde_json::json!({ "digest": new.digest, "stopped_endpoints": new.stopped.len() });
     Some(decision(Millis(abort.at), &Who::itself(), "abort", &new.id, &abort.reason, details))
 }

@@ -406,11 +406,15 @@ pub fn defer(record: &Record, slot: Millis, retention: Retention, now: Millis) -
     Ok(next)
 }
 
-/// Its plan was aborted before its first attempt: back to where it came from. `None` when it did not come from a plan, or
-/// has been tried since.
+/// Its plan was aborted before its first attempt: back to where it came from, as old as it was. `None` when it did not come
+/// from a plan, or has been tried since.
 pub fn recall(record: &Record, retention: Retention, now: Millis) -> Result<Option<Record>, Illegal> {
     let (Some(from), Some(plan)) = (record.released_from, &record.plan) else { return Ok(None) };
     let mut next = moved(record, Event::Recall(from), retention, now)?;
+    let last = record.attempts().next_back().map(|a| a.started.plus(a.duration_ms));
+    if let (State::DeadLettered(_), Some(ended)) = (from, last) {
+        (next.since, next.due) = (ended, Some(ended));
+    }
     next.remember(Entry::Recalled { at: now, plan: plan.clone() });
     (next.plan, next.released_from, next.booked) = (None, None, false);
     Ok(Some(next))

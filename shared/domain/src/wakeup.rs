@@ -77,6 +77,13 @@ impl Waiting {
             group: record.state_key.to_string(),
         })
     }
+
+    /// The delay of its wake-up; `None` when that is longer than SQS can wait. Never early, but for a booked slot: its
+    /// wake-up comes up to a second before it and waits, so that a plan's rate is even within a second, too.
+    pub fn delay(&self, now: Millis) -> Option<Delay> {
+        let early_ms = if self.wake_up.booked { SECOND_MS } else { 0 };
+        Delay::until(Millis(self.wake_up.due).plus(-early_ms), now)
+    }
 }
 
 /// Reads the body of a retry queue message.
@@ -109,6 +116,27 @@ mod tests {
             r#"{"id":"e","endpoint":"p","attempt":-1,"due":1}"#,
         ] {
             assert_eq!(parse(bad).unwrap_err().reason, RejectedReason::Unreadable, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_wake_up_of_a_booked_slot_comes_up_to_a_second_before_it_and_no_other_is_early() {
+        let waiting = |booked| Waiting {
+            wake_up: WakeUp {
+                id: "e".into(),
+                endpoint: "p".into(),
+                attempt: 1,
+                due: 10_300,
+                abandoned: false,
+                plan: None,
+                booked,
+            },
+            group: String::new(),
+        };
+        let comes_at = |booked, now| now + i64::from(waiting(booked).delay(Millis(now)).unwrap().seconds()) * 1_000;
+        for now in [0, 299, 300, 301, 999] {
+            assert!((9_300..=10_300).contains(&comes_at(true, now)), "{now}");
+            assert!((10_300..11_300).contains(&comes_at(false, now)), "{now}");
         }
     }
 

@@ -201,7 +201,13 @@ async fn the_arm_cursor_only_moves_forward_and_others_go_back_too(table: &impl D
 
 async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {
     let list: Vec<Frozen> = (0..=CHUNK)
-        .map(|i| Frozen { id: format!("{prefix}-{i}"), endpoint: "p".to_owned(), attempt: 8, generation: 0 })
+        .map(|i| Frozen {
+            id: format!("{prefix}-{i}"),
+            endpoint: "p".to_owned(),
+            group: "p".to_owned(),
+            attempt: 8,
+            generation: 0,
+        })
         .collect();
     let plan = Plan {
         id: format!("{prefix}-plan"),

@@ -147,13 +147,6 @@ impl MemoryQueue {
         }
     }
 
-    /// Loses the messages with such a body.
-    pub fn remove_if(&self, lost: impl Fn(&str) -> bool) {
-        for message in self.all().iter().filter(|message| lost(&message.body)) {
-            self.remove(&message.message_id);
-        }
-    }
-
     /// Loses all its messages.
     pub fn clear(&self) {
         *self.messages.borrow_mut() = Messages::default();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use aws_lambda_events::event::sqs::{SqsEvent, SqsMessage};
 use domain::ports::{Clock, Received};
 use domain::time::{Millis, SECOND_MS};
-use domain::wakeup::{Delay, Waiting};
+use domain::wakeup::Waiting;
 use redrive_approve::handler::Invocation;
 use serde_json::{Value, json};
 use testkit::executor::{End, TaskId};
@@ -129,8 +129,8 @@ impl World {
                 Fate::FailAfter | Fate::HangAfter | Fate::DieAfter | Fate::Repeat => 2,
             };
             let skew = self.chance.between(-self.weather.skew_ms, self.weather.skew_ms);
-            let (Some(waiting), Some(due)) = (Waiting::of(&record), record.due) else { continue };
-            let Some(delay) = Delay::until(due, self.executor.now().plus(skew)) else { continue };
+            let Some(waiting) = Waiting::of(&record) else { continue };
+            let Some(delay) = waiting.delay(self.executor.now().plus(skew)) else { continue };
             let body = serde_json::to_string(&waiting.wake_up).expect("a wake-up is JSON");
             for _ in 0..copies {
                 self.retry.send_after(&body, i64::from(delay.seconds()) * SECOND_MS + self.lateness());

@@ -270,17 +270,17 @@ async fn each_endpoint_is_judged_by_its_own_canary() {
 
 #[tokio::test]
 async fn without_a_verdict_in_half_an_hour_an_endpoint_is_left_out() {
-    let world = dead(&["p", "q"], 12).await;
+    let mut world = dead(&["p", "q"], 12).await;
     let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
-    world.act(approve(&proposed, "r")).await;
     // Nothing is heard of q: its wake-ups get lost, and those that the sweep sends again too.
-    for minute in 0..31 {
-        world.relay();
-        world.lose_wake_ups_of("q");
+    world.unheard = Some("q".to_owned());
+    world.act(approve(&proposed, "r")).await;
+    for minute in 0..29 {
         world.run_for_seconds(60).await;
-        let state = plan_of(&world, &proposed).await["state"].clone();
-        assert_eq!(state, if minute < 29 { json!("canary") } else { state.clone() }, "after {minute} minutes");
+        assert_eq!(plan_of(&world, &proposed).await["state"], "canary", "after {minute} minutes");
     }
+    world.run_for_seconds(120).await;
+    world.unheard = None;
     world.run_for_seconds(120).await;
     let plan = plan_of(&world, &proposed).await;
     assert_eq!(plan["endpoints_no_verdict"], json!(["q"]), "{plan}");
@@ -403,7 +403,7 @@ async fn where_two_people_are_asked_for_one_is_not_enough() {
     let other = answer(world.act_on(by("bea", approve(&proposed, "r")), "arn:f:live").await);
     assert_eq!((&other["ok"], &other["plan"]["approval"]["by"]["verified"]), (&json!(true), &json!(true)), "{other}");
     let plain = world.act(propose).await;
-    assert_eq!(plain["error"]["code"], "not_found", "its only delivery is released");
+    assert_eq!(plain["error"]["code"], "forbidden", "nobody could approve it");
 }
 
 #[tokio::test]
@@ -447,4 +447,199 @@ async fn every_decision_is_in_the_chain_and_the_chain_holds() {
     );
     assert_eq!(world.act(json!({"action": "plans", "state": "ramping"})).await["plans"], json!([]));
     assert_eq!(world.act(json!({"action": "plans", "state": "x"})).await["error"]["code"], "invalid");
+}
+
+/// Dead letters by anything but their endpoint: of each state so many.
+fn in_state(world: &World, state: State) -> usize {
+    world.table.all().iter().filter(|record| record.state == state).count()
+}
+
+const DEAD: State = State::DeadLettered(DeadReason::Permanent);
+
+#[tokio::test]
+async fn a_canary_that_is_held_again_gives_no_verdict_and_the_rest_stays_a_dead_letter() {
+    let world = dead(&["p"], 50).await;
+    let pause = json!({"action": "endpoint", "endpoint": "p", "set": "disabled", "reason": "gone", "operator": "ada"});
+    world.act(pause).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 100})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(300).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], &plan["endpoints_no_verdict"]), (&json!("aborted"), &json!(["p"])), "{plan}");
+    assert_eq!(figures(&plan), [0, 0, 0, 10, 40]);
+    assert_eq!((in_state(&world, DEAD), in_state(&world, State::Held(HeldReason::Disabled))), (40, 10));
+}
+
+#[tokio::test]
+async fn others_take_the_place_of_canaries_that_moved_or_lost_their_payload() {
+    let world = dead(&["p"], 50).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 100})).await;
+    // The first ten, which are the canaries, are gone when the plan comes to them. All are as old, so the ids decide.
+    let ids: Vec<String> = [0, 1].into_iter().chain(10..18).map(|i| format!("p{i}")).collect();
+    let first = world.act(json!({"action": "propose", "filter": {"ids": ids}})).await;
+    world.act(approve(&first, "r1")).await;
+    world.run_for_seconds(60).await;
+    assert_eq!(world.sender.seen().len(), 60);
+    world.sender.at("p", status(400));
+    world.act(approve(&proposed, "r2")).await;
+    world.run_for_seconds(300).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], &plan["endpoints_failed"]), (&json!("aborted"), &json!(["p"])), "{plan}");
+    assert_eq!(figures(&plan), [10, 0, 10, 10, 30], "ten others were tried, and no more");
+    assert_eq!(world.sender.seen().len(), 70);
+}
+
+#[tokio::test]
+async fn all_inline_urls_of_an_origin_are_one_endpoint_to_a_plan() {
+    let world = World::new();
+    world.sender.then((0..30).map(|_| status(400)));
+    for i in 0..30 {
+        let url = format!("https://callbacks.example.test/{i}");
+        world.intake.send(&json!({"id": format!("e{i}"), "url": url, "json": i}).to_string(), 0);
+    }
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 100})).await;
+    assert_eq!((&proposed["count"], &proposed["canaries"]), (&json!(30), &json!(10)));
+    world.sender.at("callbacks", status(400));
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(120).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], figures(&plan)), (&json!("aborted"), [10, 0, 10, 0, 20]));
+    assert_eq!(world.sender.seen().len(), 40);
+}
+
+#[tokio::test]
+async fn an_abort_takes_back_what_a_pause_would_hold() {
+    let world = dead(&["p"], 60).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 2})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(60).await;
+    assert_eq!(plan_of(&world, &proposed).await["state"], "ramping");
+    let set = json!({"action": "endpoint", "endpoint": "p", "set": "paused", "reason": "look", "operator": "ada"});
+    world.act(set).await;
+    let abort = json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "look", "operator": "ada"});
+    world.act(abort).await;
+    let sent = world.sender.seen().len();
+    world.run_for_seconds(300).await;
+    assert_eq!(world.sender.seen().len(), sent);
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((in_state(&world, DEAD), in_state(&world, State::Held(HeldReason::Paused))), (120 - sent, 0), "{plan}");
+    let again = world.act(json!({"action": "propose", "filter": {}})).await;
+    assert_eq!(again["count"].as_u64(), Some(120 - sent as u64), "they are found again");
+}
+
+#[tokio::test]
+async fn what_went_back_is_as_old_as_before() {
+    let world = dead(&["p"], 1).await;
+    let before = world.record("p0").await;
+    world.clock.advance(3_600_000);
+    let mut world = world;
+    world.unheard = Some("p".to_owned());
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    let abort = json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "look", "operator": "ada"});
+    world.run_for_seconds(1).await;
+    world.act(abort).await;
+    world.unheard = None;
+    world.run_for_seconds(600).await;
+    let back = world.record("p0").await;
+    assert_eq!((back.state, back.since, back.due), (DEAD, before.since, before.due));
+}
+
+#[tokio::test]
+async fn a_cancel_of_a_released_delivery_is_not_undone_by_an_abort() {
+    let mut world = dead(&["p"], 1).await;
+    world.unheard = Some("p".to_owned());
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    let wake_up = {
+        let record = world.record("p0").await;
+        domain::wakeup::Waiting::of(&record).unwrap().wake_up
+    };
+    let cancel = json!({"action": "cancel", "id": "p0", "endpoint": "p", "reason": "withdrawn", "operator": "ada"});
+    world.act(cancel).await;
+    let abort = json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "look", "operator": "ada"});
+    world.act(abort).await;
+    world.retry.send(&serde_json::to_string(&wake_up).unwrap(), 0);
+    world.run_for_seconds(10).await;
+    assert!(world.retry.is_empty(), "its wake-up is settled");
+    assert_eq!((world.record("p0").await.state, world.sender.seen().len()), (State::Cancelled, 1));
+}
+
+#[tokio::test]
+async fn the_wake_up_of_an_aborted_plan_does_not_go_past_a_newer_one() {
+    let mut world = dead(&["p"], 1).await;
+    world.unheard = Some("p".to_owned());
+    let first = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&first, "r1")).await;
+    let stale = domain::wakeup::Waiting::of(&world.record("p0").await).unwrap().wake_up;
+    let abort = json!({"action": "abort", "plan_id": first["plan_id"], "reason": "look", "operator": "ada"});
+    world.act(abort).await;
+    world.retry.send(&serde_json::to_string(&stale).unwrap(), 0);
+    world.run_for_seconds(10).await;
+    assert_eq!(world.record("p0").await.state, DEAD);
+    let second = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&second, "r2")).await;
+    let released = world.record("p0").await;
+    world.clock.advance(5_000);
+    world.retry.send(&serde_json::to_string(&stale).unwrap(), 0);
+    world.settle_now().await;
+    assert_eq!((world.record("p0").await, world.sender.seen().len()), (released, 1), "it waits for its own wake-up");
+}
+
+#[tokio::test]
+async fn what_failed_its_first_attempt_is_retrying_and_the_figures_say_so() {
+    let world = dead(&["p"], 30).await;
+    world.sender.at("p", status(500));
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(120).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], &plan["endpoints_failed"]), (&json!("aborted"), &json!(["p"])), "{plan}");
+    assert_eq!((figures(&plan), &plan["retrying"], &plan["untried"]), ([10, 0, 0, 0, 20], &json!(10), &json!(0)));
+    assert_eq!((&plan["endpoints"][0]["endpoint"], &plan["endpoints"][0]["refused"]), (&json!("p"), &json!(10)));
+    let cancel = json!({"action": "cancel", "id": "p0", "endpoint": "p", "reason": "withdrawn", "operator": "ada"});
+    world.act(cancel).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["retrying"], &plan["cancelled"]), (&json!(9), &json!(1)));
+}
+
+#[tokio::test]
+async fn what_another_plan_does_later_changes_no_figure_of_this_one() {
+    let world = dead(&["p"], 1).await;
+    let first = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&first, "r1")).await;
+    world.run_for_seconds(60).await;
+    let before = figures(&plan_of(&world, &first).await);
+    assert_eq!(before, [1, 1, 0, 0, 0]);
+    world.sender.then([status(400)]);
+    let second = world.act(json!({"action": "propose", "filter": {"state": "delivered", "ids": ["p0"]}})).await;
+    world.act(approve(&second, "r2")).await;
+    world.run_for_seconds(60).await;
+    assert_eq!(figures(&plan_of(&world, &second).await), [1, 0, 1, 0, 0]);
+    assert_eq!(figures(&plan_of(&world, &first).await), before);
+}
+
+#[tokio::test]
+async fn a_canary_that_is_told_gone_does_not_stop_fresh_deliveries() {
+    let world = dead(&["p"], 30).await;
+    world.sender.then((0..10).map(|_| status(410)));
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(120).await;
+    assert_eq!(plan_of(&world, &proposed).await["state"], "aborted");
+    world.send("fresh");
+    world.settle_now().await;
+    assert_eq!(world.record("fresh").await.state, State::Delivered);
+}
+
+#[tokio::test]
+async fn a_plan_ends_at_once_when_only_stopped_endpoints_are_left() {
+    let world = dead(&["p", "q"], 200).await;
+    world.sender.at("q", status(400));
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 10})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(120).await;
+    let plan = plan_of(&world, &proposed).await;
+    assert_eq!((&plan["state"], figures(&plan)), (&json!("completed"), [210, 200, 10, 190, 0]), "{plan}");
 }

@@ -16,7 +16,7 @@ use domain::retry::{RetryPolicy, Waits};
 use domain::settings::Timing;
 use domain::sweep::Patience;
 use domain::time::Millis;
-use domain::wakeup::{Delay, Waiting};
+use domain::wakeup::Waiting;
 use redrive_approve::handler::{Invocation, Operator};
 use serde_json::{Value, json};
 use testkit::clock::VirtualClock;
@@ -52,6 +52,8 @@ pub struct World {
     pub operator: Operator<Table, MemoryPayloads, VirtualClock>,
     /// While true, the stream is not relayed.
     pub relay_stalled: bool,
+    /// Wake-ups of this endpoint get lost.
+    pub unheard: Option<String>,
 }
 
 pub const RETRY_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:retry";
@@ -139,6 +141,7 @@ impl World {
             sweep,
             operator,
             relay_stalled: false,
+            unheard: None,
         }
     }
 
@@ -149,7 +152,10 @@ impl World {
         }
         for record in self.table.take_stream() {
             let waiting = Waiting::of(&record).expect("the stream carries waiting records");
-            if let Some(delay) = Delay::until(record.due.expect("a wait has a due time"), self.clock.now()) {
+            if self.unheard.as_ref() == Some(&waiting.wake_up.endpoint) {
+                continue;
+            }
+            if let Some(delay) = waiting.delay(self.clock.now()) {
                 self.retry.send(&serde_json::to_string(&waiting.wake_up).unwrap(), delay.seconds());
             }
         }
@@ -232,11 +238,6 @@ impl World {
     /// Sends a webhook for any endpoint.
     pub fn send_to(&self, id: &str, endpoint: &str) -> String {
         self.intake.send(&json!({"id": id, "endpoint": endpoint, "json": {"id": id}}).to_string(), 0)
-    }
-
-    /// Loses the wake-ups of an endpoint.
-    pub fn lose_wake_ups_of(&self, endpoint: &str) {
-        self.retry.remove_if(|body| body.contains(&format!("\"endpoint\":\"{endpoint}\"")));
     }
 
     /// An operator's call that has so many milliseconds.
