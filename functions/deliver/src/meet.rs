@@ -75,7 +75,7 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
     }
 
     /// A delivery that its plan released is not tried now: it waits for its slot, or goes back to where it came from. `None`
-    /// when it does not wait for that any more, so that its plan has no say.
+    /// when it does not wait for that any more, or when the hold that it came from is over: then its plan has no say.
     pub(crate) async fn put_off(
         &self,
         key: &DeliveryKey,
@@ -95,6 +95,9 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
         if record.due > Some(Millis(wake_up.due)) {
             return Ok(None);
         }
+        if slot.is_none() && self.hold_is_over(&record).await? {
+            return Ok(None);
+        }
         let retention = self.settings.retention;
         let next = match slot {
             Some(slot) => Some(transition::defer(&record, slot, retention, now)?),
@@ -103,6 +106,18 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
         match next {
             Some(next) => self.write(&record, next).await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Whether a delivery was released from a hold by its endpoint, and that takes deliveries again: back there, nothing
+    /// would ever end that hold.
+    async fn hold_is_over(&self, record: &Record) -> Result<bool, StoreError> {
+        match record.released_from {
+            Some(State::Held(HeldReason::Paused | HeldReason::Disabled)) => {
+                let state = self.deliveries.endpoint_state(&record.state_key, true).await?;
+                Ok(state.status.holds().is_none())
+            }
+            Some(_) | None => Ok(false),
         }
     }
 
