@@ -4,7 +4,7 @@ use domain::message::parse;
 use serde_json::Value;
 use testkit::samples::LIMITS;
 
-fn root(path: &str) -> String {
+pub fn root(path: &str) -> String {
     let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }

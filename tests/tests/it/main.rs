@@ -18,6 +18,7 @@ mod receiver;
 mod redrives;
 mod relay;
 mod seeds;
+mod semantics;
 mod stack;
 mod standard_webhooks;
 mod stories;
