@@ -88,7 +88,11 @@ async fn cancel() {
             let posts = player.world.sender.seen().len();
             player.send(MESSAGE).await;
             player.world.run_for_seconds(86_400).await;
-            assert_eq!((player.state().await, player.world.sender.seen().len()), (after, posts), "{state}: it stays so");
+            assert_eq!(
+                (player.state().await, player.world.sender.seen().len()),
+                (after, posts),
+                "{state}: it stays so"
+            );
         }
     }
 }
@@ -365,7 +369,8 @@ async fn signatures() {
     }
     // Others come to the same.
     let (id, timestamp) = (stands("webhook-id"), stands("webhook-timestamp").parse::<i64>().unwrap());
-    let (of_v1, of_v1a) = stands("webhook-signature").split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (of_v1, of_v1a) =
+        stands("webhook-signature").split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     assert_eq!(standardwebhooks::Webhook::new(&v1).unwrap().sign(&id, timestamp, &request.body).unwrap(), of_v1);
     let public = PublicKey::parse(&stands("the receiver's v1a public key")).unwrap();
     assert!(public.verifies(&of_v1a, &id, timestamp, &request.body));
@@ -392,7 +397,8 @@ async fn woken_while(player: &mut Player, record: &str, attempt: u32) {
         player.world.retry.send(&body.to_string(), 0)
     };
     let passes = |player: &Player, until: Millis| player.world.clock.advance(until.since(player.world.clock.now()));
-    let dies = |player: &Player| assert!(player.deliver(&player.world.retry, RETRY_ARN, Never).now_or_never().is_none());
+    let dies =
+        |player: &Player| assert!(player.deliver(&player.world.retry, RETRY_ARN, Never).now_or_never().is_none());
     let mut again = None;
     match record {
         "waiting for another attempt" => passes(player, due),
@@ -410,7 +416,11 @@ async fn woken_while(player: &mut Player, record: &str, attempt: u32) {
             let by = START.plus(40_000);
             *player = Player::new();
             player.world.sender.then([status(500)]);
-            player.send(&json!({"id": "order_1", "endpoint": "ep_a", "json": 1, "deliver_by": by.to_string()}).to_string()).await;
+            player
+                .send(
+                    &json!({"id": "order_1", "endpoint": "ep_a", "json": 1, "deliver_by": by.to_string()}).to_string(),
+                )
+                .await;
             player.world.retry.clear();
             due = player.record().await.due.unwrap();
             passes(player, by);
@@ -499,7 +509,8 @@ async fn dead_letters(count: usize) -> Player {
 async fn redrive() {
     let mut player = dead_letters(25).await;
     player.play("redrive").await;
-    let ids: Vec<String> = player.world.sender.seen().iter().filter_map(|s| s.header("webhook-id").map(ToOwned::to_owned)).collect();
+    let ids: Vec<String> =
+        player.world.sender.seen().iter().filter_map(|s| s.header("webhook-id").map(ToOwned::to_owned)).collect();
     let (before, after): (BTreeSet<_>, BTreeSet<_>) = (ids[..25].iter().collect(), ids[25..].iter().collect());
     assert_eq!((before == after, ids.len()), (true, 50), "each once, under its own id");
 }
