@@ -1,33 +1,31 @@
 //! The contract in `docs/SEMANTICS.md`, played: each example of the page by the test of its name. Lines, tables and what is
 //! expected are read from the page, so that page and code cannot drift apart.
 
+mod answers;
 pub mod page;
 mod player;
+mod records;
 
 use std::collections::BTreeSet;
 
 use domain::audit;
 use domain::endpoint::Found;
-use domain::endpoint_state::Status;
-use domain::id::{EndpointKey, StateKey};
-use domain::outcome::{Answer, NOT_PROCESSED, Outcome, Phase};
-use domain::ports::{Audit, Clock, EndpointStates};
-use domain::record::{ABANDONED, Record};
+use domain::id::EndpointKey;
+use domain::outcome::{Answer, Outcome};
+use domain::ports::{Audit, Clock};
 use domain::registry::Registration;
 use domain::signature::{PublicKey, Scheme, Secret};
 use domain::sweep::EXTEND_BEFORE_MS;
-use domain::time::Millis;
-use futures_util::FutureExt;
 use serde_json::{Value, json};
 use testkit::samples::RETENTION;
 use testkit::sender::status;
 
 use crate::template;
-use crate::world::{INTAKE_ARN, RETRY_ARN, START, TIMING, World, config};
+use crate::world::{START, World};
+use answers::{answered, outcomes, single_statuses};
 use page::{cases, duration_ms, lines, outcome, quoted, rows};
-use player::{Meanwhile, Never, Player, answer};
-
-const MESSAGE: &str = r#"{"id":"order_1","endpoint":"ep_a","json":1}"#;
+use player::{MESSAGE, Player, answer};
+use records::{cancelled_while, knocks, woken, woken_while};
 
 /// A player whose delivery `order_1` waits for its second attempt, with no wake-up on its way.
 async fn waiting() -> Player {
@@ -36,11 +34,6 @@ async fn waiting() -> Player {
     assert_eq!(player.send(MESSAGE).await, "waiting (retry)");
     player.world.retry.clear();
     player
-}
-
-async fn set(world: &World, set: &str) {
-    let answer = world.act(json!({"action": "endpoint", "endpoint": "ep_a", "set": set, "reason": "test"})).await;
-    assert_eq!(answer["ok"], true, "{answer}");
 }
 
 #[tokio::test]
@@ -97,42 +90,6 @@ async fn cancel() {
     }
 }
 
-/// Sends the cancel to a delivery that is in such a state; returns the record that it met.
-async fn cancelled_while(player: &mut Player, state: &str, message: &str) -> Option<Record> {
-    match state {
-        "in flight, and accepted" | "in flight, and not accepted" => {
-            player.world.intake.send(MESSAGE, 0);
-            let answer = status(if state.ends_with("not accepted") { 500 } else { 200 });
-            player.deliver(&player.world.intake, INTAKE_ARN, Meanwhile { world: &player.world, message, answer }).await;
-            player.send(message).await;
-            return None;
-        }
-        "in flight, and its process dies" => {
-            player.world.intake.send(MESSAGE, 0);
-            assert!(player.deliver(&player.world.intake, INTAKE_ARN, Never).now_or_never().is_none());
-            player.world.intake.send(message, 0);
-            player.world.run_for_seconds(300).await;
-            player.send(message).await;
-            return None;
-        }
-        "not there yet" => {}
-        "waiting" | "cancelled" => player.world.sender.then([status(500)]),
-        "dead" => player.world.sender.then([status(400)]),
-        "held" => set(&player.world, "paused").await,
-        "delivered" => {}
-        other => panic!("a state that is not played: {other}"),
-    }
-    if state != "not there yet" {
-        player.send(MESSAGE).await;
-    }
-    if state == "cancelled" {
-        player.send(message).await;
-    }
-    let before = if state == "not there yet" { None } else { Some(player.record().await) };
-    player.send(message).await;
-    before
-}
-
 #[tokio::test]
 async fn not_before_not_after() {
     let mut player = Player::new();
@@ -152,68 +109,12 @@ async fn what_an_answer_means() {
                 if let Outcome::Answered(Answer { status, retry_after: None, body_broken: false, .. }) = outcome {
                     assert!(met.insert(status), "{status} stands in the table twice");
                 }
-                answered(outcome, url, &quoted(class)[0], follows).await;
+                answered(outcome, url, quoted(class)[0], follows).await;
             }
         }
     }
     let all: BTreeSet<u16> = std::iter::once(101).chain(200..=999).collect();
     assert_eq!(met, all, "every status that can be final stands in the table");
-}
-
-fn single_statuses(case: &str) -> Vec<u16> {
-    case.split(", ").filter_map(|status| status.parse().ok()).collect()
-}
-
-/// What a case of the table looks like on the wire, and the endpoint's URL.
-fn outcomes(case: &str, named: &BTreeSet<u16>) -> Vec<(Outcome, &'static str)> {
-    let failed = |phase, detail: &str| Outcome::Failed { phase, detail: detail.to_owned() };
-    let others = |first: u16, last: u16| (first..=last).filter(|s| !named.contains(s)).map(status).collect();
-    let class_of = |class: u16| others(class * 100, class * 100 + 99);
-    let found: Vec<Outcome> = match case {
-        "2xx" => {
-            let broken = Answer { status: 200, body_broken: true, ..Answer::default() };
-            let whole: Vec<Outcome> = class_of(2);
-            [whole, vec![Outcome::Answered(broken)]].concat()
-        }
-        "3xx" => class_of(3),
-        "every other 4xx" => class_of(4),
-        "every other 5xx" => class_of(5),
-        "600 and above" => others(600, 999),
-        "503 with a valid Retry-After" => vec![answer("503; Retry-After: 1")],
-        "name not resolved" => vec![failed(Phase::Dns, "dns"), failed(Phase::Dns, "dns_timeout")],
-        "connection refused" => vec![failed(Phase::Connect, "refused")],
-        "TLS failed or slow" => vec![failed(Phase::Tls, "tls"), failed(Phase::Tls, "timeout")],
-        "HTTP/2 REFUSED_STREAM" => vec![failed(Phase::Sent, NOT_PROCESSED)],
-        "timeout or reset after the request began to be written" => {
-            vec![failed(Phase::Sent, "timeout"), failed(Phase::Sent, "reset"), failed(Phase::Head, "timeout")]
-        }
-        "address, scheme or port not allowed" => vec![Outcome::Blocked { detail: "on purpose".to_owned() }],
-        "request cannot be built" => return vec![(answer("timeout"), "no URL")],
-        statuses => single_statuses(statuses).into_iter().map(status).collect(),
-    };
-    assert!(!found.is_empty(), "a case that is not played: {case}");
-    found.into_iter().map(|outcome| (outcome, "https://hooks.example.test/p")).collect()
-}
-
-async fn answered(outcome: Outcome, url: &str, class: &str, follows: &str) {
-    let world = World::new();
-    world.sender.then([outcome.clone()]);
-    let found = Found::Config(Box::new(domain::endpoint::EndpointConfig { url: url.to_owned(), ..config() }));
-    world.endpoints.set(&EndpointKey::registered("p").unwrap(), found);
-    world.send("e");
-    world.settle_now().await;
-    let record = world.record("e").await;
-    let state = match follows.split(';').next().unwrap() {
-        "delivered" => "delivered".to_owned(),
-        "retry" => "waiting (retry)".to_owned(),
-        "dead letter" => format!("dead_lettered ({class})"),
-        other => panic!("what is {other}?"),
-    };
-    let attempt = record.attempts().next().unwrap();
-    assert_eq!((attempt.class.name(), record.state.to_string()), (class, state), "{outcome:?}");
-    assert_eq!(record.may_have_been_received(), follows.contains("the receiver may have it"), "{outcome:?}");
-    let endpoint = world.table.endpoint_state(&StateKey::stored("p"), true).await.unwrap();
-    assert_eq!(endpoint.status == Status::Disabled, follows.contains("becomes `disabled`"), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -229,7 +130,10 @@ async fn the_unknown_outcome() {
 fn assert_wait(waited_ms: i64, expected: &str, what: &str) {
     let expected = outcome(expected);
     let (wait_ms, most_ms) = match expected.strip_suffix(" + jitter") {
-        Some(wait) => (duration_ms(wait), duration_ms(wait) * 115 / 100),
+        Some(wait) => {
+            let jitter: i64 = template::default_of("RetryJitterPercent").parse().unwrap();
+            (duration_ms(wait), duration_ms(wait) * (100 + jitter) / 100)
+        }
         None => (duration_ms(&expected), duration_ms(&expected)),
     };
     assert!((wait_ms..=most_ms).contains(&waited_ms), "{what}: {expected}, but waited {waited_ms} ms");
@@ -239,6 +143,9 @@ fn assert_wait(waited_ms: i64, expected: &str, what: &str) {
 async fn the_schedule() {
     let mut line = lines("the_schedule").remove(0);
     let expected = line.pop().unwrap();
+    let seconds: Vec<String> = line[1..].iter().map(|wait| (duration_ms(wait) / 1_000).to_string()).collect();
+    let defaults = ["RetryScheduleSeconds", "MaxAttempts"].map(template::default_of);
+    assert_eq!(defaults, [seconds.join(","), line.len().to_string()]);
     let mut player = Player::new();
     player.world.sender.then((0..20).map(|_| answer(line[0].split(',').next().unwrap())));
     let mut state = player.send(MESSAGE).await;
@@ -313,8 +220,8 @@ async fn endpoints_that_change() {
         player.world.sender.then([status(500)]);
         player.send(MESSAGE).await;
         match endpoint.replace('`', "").as_str() {
-            "paused by an operator" => set(&player.world, "paused").await,
-            "disabled by an operator" => set(&player.world, "disabled").await,
+            "paused by an operator" => player.set("paused").await,
+            "disabled by an operator" => player.set("disabled").await,
             "answers another delivery with 410" => {
                 player.world.sender.then([status(410)]);
                 let another = r#"{"id":"order_0","endpoint":"ep_a","json":0}"#;
@@ -337,7 +244,7 @@ async fn endpoints_that_change() {
         assert_eq!((record.state.to_string(), record.attempt), (outcome(&waits), 1), "{endpoint}");
         assert_eq!(player.world.sender.seen().len(), posts, "{endpoint}");
         define(&player.world, whole.clone());
-        set(&player.world, "active").await;
+        player.set("active").await;
         player.world.run_for_seconds(5).await;
         assert_eq!(player.state().await, "delivered", "{endpoint}, repaired and set active");
     }
@@ -380,119 +287,13 @@ async fn signatures() {
 async fn wake_ups() {
     for [records, expected] in rows("wake_ups") {
         for record in cases(&records) {
-            for attempt in if record.contains("attempt") && !record.contains("this") { vec![1, 3] } else { vec![2] } {
+            for knock in knocks(&record) {
                 let mut player = waiting().await;
-                woken_while(&mut player, &record, attempt).await;
-                assert_eq!(woken(&player).await, outcome(&expected), "{record}");
+                woken_while(&mut player, &record, knock).await;
+                assert_eq!(woken(&player).await, outcome(&expected), "{record}: {knock:?}");
             }
         }
     }
-}
-
-/// Brings the delivery into such a state, and puts a wake-up on the retry queue.
-async fn woken_while(player: &mut Player, record: &str, attempt: u32) {
-    let mut due = player.record().await.due.unwrap();
-    let wake_up = |player: &Player, due: Millis| {
-        let body = json!({"id": "order_1", "endpoint": "ep_a", "attempt": attempt, "due": due.0});
-        player.world.retry.send(&body.to_string(), 0)
-    };
-    let passes = |player: &Player, until: Millis| player.world.clock.advance(until.since(player.world.clock.now()));
-    let dies =
-        |player: &Player| assert!(player.deliver(&player.world.retry, RETRY_ARN, Never).now_or_never().is_none());
-    let mut again = None;
-    match record {
-        "waiting for another attempt" => passes(player, due),
-        "waiting for this attempt, due, whatever time the wake-up names" => {
-            passes(player, due);
-            due = due.plus(-1);
-        }
-        "waiting for this attempt, due within 2 s" => passes(player, due.plus(-2_000)),
-        "waiting for this attempt, due later" => passes(player, due.plus(-2_001)),
-        "waiting for a later time than the wake-up names, not due" => {
-            due = due.plus(-1);
-            passes(player, due);
-        }
-        "waiting, deliver_by passed" => {
-            let by = START.plus(40_000);
-            *player = Player::new();
-            player.world.sender.then([status(500)]);
-            player
-                .send(
-                    &json!({"id": "order_1", "endpoint": "ep_a", "json": 1, "deliver_by": by.to_string()}).to_string(),
-                )
-                .await;
-            player.world.retry.clear();
-            due = player.record().await.due.unwrap();
-            passes(player, by);
-        }
-        "waiting, payload gone" => {
-            player.world.payloads.clear();
-            passes(player, due);
-        }
-        "in flight by the same SQS message, lease running" => {
-            passes(player, due);
-            again = Some(wake_up(player, due));
-            dies(player);
-        }
-        "in flight by another SQS message, lease running" => {
-            passes(player, due);
-            wake_up(player, due);
-            dies(player);
-        }
-        "in flight, lease over, whatever the attempt" => {
-            passes(player, due);
-            let first = json!({"id": "order_1", "endpoint": "ep_a", "attempt": 2, "due": due.0});
-            player.world.retry.send(&first.to_string(), 0);
-            dies(player);
-            player.world.clock.advance(TIMING.lease_ms);
-        }
-        "held" | "delivered" | "dead" | "cancelled" => {
-            passes(player, due);
-            match record {
-                "held" => set(&player.world, "paused").await,
-                "dead" => player.world.sender.then([status(400)]),
-                _ => {}
-            }
-            if record == "cancelled" {
-                player.send(r#"{"cancel":{"id":"order_1","endpoint":"ep_a"}}"#).await;
-            } else {
-                wake_up(player, due);
-                player.world.settle_now().await;
-            }
-        }
-        other => panic!("a record that is not played: {other}"),
-    }
-    match again {
-        Some(same) => player.world.retry.show_at(&same, player.world.clock.now()),
-        None => drop(wake_up(player, due)),
-    }
-}
-
-/// Gives the wake-up to `deliver`, and says what came of it.
-async fn woken(player: &Player) -> String {
-    let world = &player.world;
-    let (before, posts) = (player.record().await, world.sender.seen().len());
-    let message = world.retry.all().pop().expect("a wake-up");
-    assert_eq!(world.deliver_from(&world.retry, RETRY_ARN).await, 1);
-    let (after, posted) = (player.record().await, world.sender.seen().len() - posts);
-    let kept = world.retry.all().iter().any(|there| there.message_id == message.message_id);
-    assert!(posted <= 1);
-    if posted == 1 {
-        assert!(!kept && world.clock.now() >= before.due.unwrap(), "no attempt before its time");
-        assert_eq!(after.attempt, before.attempt + 1);
-        let abandoned = after.attempts().any(|a| a.number == before.attempt && a.detail.as_deref() == Some(ABANDONED));
-        return if abandoned { "taken over" } else { "claimed" }.to_owned();
-    }
-    if after.armed_at != before.armed_at {
-        let next = world.retry.next_visible().expect("a new wake-up").since(before.due.unwrap());
-        assert!(!kept && (0..1_000).contains(&next), "off by {next} ms");
-        return "touched".to_owned();
-    }
-    if after != before {
-        assert!(!kept);
-        return after.state.to_string();
-    }
-    if kept { "handed back" } else { "dropped" }.to_owned()
 }
 
 /// A player at noon, with so many dead letters of `ep_a`.

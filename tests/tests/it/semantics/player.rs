@@ -16,6 +16,9 @@ use testkit::samples::LIMITS;
 use super::page;
 use crate::world::{RETRY_ARN, START, TIMING, World, event};
 
+/// The message of the tables.
+pub const MESSAGE: &str = r#"{"id":"order_1","endpoint":"ep_a","json":1}"#;
+
 pub struct Player {
     pub world: World,
     /// The delivery that was named last.
@@ -116,6 +119,12 @@ impl Player {
             self.proposed = answer.clone();
         }
         answer
+    }
+
+    /// Sets `ep_a` to paused, active or disabled.
+    pub async fn set(&self, status: &str) {
+        let set = json!({"action": "endpoint", "endpoint": "ep_a", "set": status, "reason": "test"});
+        assert_eq!(self.world.act(set).await["ok"], true);
     }
 
     /// The record of the delivery that was named last.
