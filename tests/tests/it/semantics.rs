@@ -238,8 +238,7 @@ async fn endpoints_that_change() {
         let posts = player.world.sender.seen().len();
         assert_eq!(player.send(NEW).await, outcome(&comes), "{endpoint}");
         player.world.run_for_seconds(60).await;
-        // Named again, without a change: a duplicate.
-        player.send(MESSAGE).await;
+        player.name(MESSAGE);
         let record = player.record().await;
         assert_eq!((record.state.to_string(), record.attempt), (outcome(&waits), 1), "{endpoint}");
         assert_eq!(player.world.sender.seen().len(), posts, "{endpoint}");

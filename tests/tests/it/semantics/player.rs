@@ -76,14 +76,19 @@ impl Player {
         }
     }
 
-    /// Sends a message, lets everything happen that can happen at once, and says what came of it.
-    pub async fn send(&mut self, raw: &str) -> String {
+    /// From here on it is about the delivery of that message.
+    pub fn name(&mut self, raw: &str) {
         if let Ok(intake) = parse(raw, &LIMITS) {
             self.key = Some(match intake {
                 Intake::Webhook(message) => message.key,
                 Intake::Cancel(request) => request.key,
             });
         }
+    }
+
+    /// Sends a message, lets everything happen that can happen at once, and says what came of it.
+    pub async fn send(&mut self, raw: &str) -> String {
+        self.name(raw);
         let world = &self.world;
         let seen = || {
             let rejected: u32 = world.table.rejected().iter().map(|rejected| rejected.seen).sum();

@@ -12,6 +12,7 @@ use crate::world::{INTAKE_ARN, RETRY_ARN, START, TIMING};
 
 /// Sends the cancel to a delivery that is in such a state; returns the record that it met.
 pub async fn cancelled_while(player: &mut Player, state: &str, message: &str) -> Option<Record> {
+    player.name(MESSAGE);
     match state {
         "not there yet" => {
             player.send(message).await;
@@ -21,7 +22,6 @@ pub async fn cancelled_while(player: &mut Player, state: &str, message: &str) ->
             player.world.intake.send(MESSAGE, 0);
             let answer = status(if state.ends_with("not accepted") { 500 } else { 200 });
             player.deliver(&player.world.intake, INTAKE_ARN, Meanwhile { world: &player.world, message, answer }).await;
-            player.send(message).await;
             return None;
         }
         "in flight, and its process dies" => {
@@ -29,7 +29,6 @@ pub async fn cancelled_while(player: &mut Player, state: &str, message: &str) ->
             assert!(player.deliver(&player.world.intake, INTAKE_ARN, Never).now_or_never().is_none());
             player.world.intake.send(message, 0);
             player.world.run_for_seconds(300).await;
-            player.send(message).await;
             return None;
         }
         "waiting" | "cancelled" => player.world.sender.then([status(500)]),
