@@ -72,8 +72,12 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
         let now = self.clock.now();
         let Some(record) = self.deliveries.get(key).await? else { return Ok(Some(Settled::Done)) };
         let released = record.released_from.is_some() && record.plan == wake_up.plan;
-        if !released || record.attempt.saturating_add(1) != wake_up.attempt || record.due > Some(Millis(wake_up.due)) {
+        if !released || record.attempt.saturating_add(1) != wake_up.attempt {
             return Ok(None);
+        }
+        if record.due > Some(Millis(wake_up.due)) {
+            // It was put off meanwhile: a newer wake-up is out. A claim would not see that, once the later time has come.
+            return Ok(Some(Settled::Done));
         }
         let retention = self.settings.retention;
         let next = match slot {

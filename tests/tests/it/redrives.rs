@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use domain::decide::Decision;
-use domain::delivery::{DeadReason, HeldReason, State};
+use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::Found;
 use domain::id::EndpointKey;
 use domain::outcome::{Class, Phase};
 use domain::plan::{Approval, MAX_DELIVERIES, PlanState, Who};
 use domain::ports::{Audit, Clock, Created, Deliveries, Payloads, Plans};
 use domain::transition::{Finished, finish};
+use domain::wakeup::Waiting;
 use serde_json::{Value, json};
 use testkit::samples::{RETENTION, claimed, message};
 use testkit::sender::status;
@@ -447,4 +448,30 @@ async fn every_decision_is_in_the_chain_and_the_chain_holds() {
     );
     assert_eq!(world.act(json!({"action": "plans", "state": "ramping"})).await["plans"], json!([]));
     assert_eq!(world.act(json!({"action": "plans", "state": "x"})).await["error"]["code"], "invalid");
+}
+
+#[tokio::test]
+async fn an_outdated_wake_up_does_not_slip_past_an_abort() {
+    let world = dead(&["p"], 1).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 1})).await;
+    world.act(approve(&proposed, "r")).await;
+    let outdated = Waiting::of(&world.record("p0").await).unwrap().wake_up;
+    // Others have booked the next slots: it is put off to a later one.
+    for _ in 0..10 {
+        world.table.book(proposed["plan_id"].as_str().unwrap(), 1, world.clock.now()).await.unwrap();
+    }
+    world.settle_now().await;
+    let put_off = world.record("p0").await;
+    assert_eq!((put_off.state, put_off.booked), (State::Waiting(WaitingReason::Deferred), true));
+    world.act(json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "stop"})).await;
+    // Its slot has come, and before its own wake-up a copy of the first one.
+    world.clock.advance(put_off.due.unwrap().since(world.clock.now()));
+    world.retry.clear();
+    world.retry.send(&serde_json::to_string(&outdated).unwrap(), 0);
+    world.settle_now().await;
+    assert_eq!((world.record("p0").await, world.sender.seen().len()), (put_off.clone(), 1), "a newer one is out");
+    world.retry.send(&serde_json::to_string(&Waiting::of(&put_off).unwrap().wake_up).unwrap(), 0);
+    world.settle_now().await;
+    let record = world.record("p0").await;
+    assert_eq!((record.state, world.sender.seen().len()), (State::DeadLettered(DeadReason::Permanent), 1));
 }
