@@ -93,7 +93,8 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
             return Ok(Some(Settled::Done));
         }
         if record.due > Some(Millis(wake_up.due)) {
-            return Ok(None);
+            // It was put off meanwhile: a newer wake-up is out. A claim would not see that, once the later time has come.
+            return Ok(Some(Settled::Done));
         }
         if slot.is_none() && self.hold_is_over(&record).await? {
             return Ok(None);

@@ -1,10 +1,15 @@
-//! Every example of a message in the documentation is a message.
+//! Every example of a message in the documentation is a message, and every example of the contract is played.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::message::parse;
 use serde_json::Value;
 use testkit::samples::LIMITS;
 
-fn root(path: &str) -> String {
+use crate::semantics::page;
+
+/// A file of the repository.
+pub fn root(path: &str) -> String {
     let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
@@ -44,4 +49,26 @@ fn every_message_shown_in_the_guides_is_accepted() {
         }
     }
     assert!(shown > 0, "the guides show messages");
+}
+
+#[test]
+fn every_section_of_the_contract_has_an_example_and_every_example_a_test_that_plays_it() {
+    let source = root("tests/tests/it/semantics.rs");
+    // The tests, and what stands in each.
+    let mut tests: BTreeMap<&str, &str> = BTreeMap::new();
+    for test in source.split("::test]\nasync fn ").chain(source.split("#[test]\nfn ")).filter(|t| !t.starts_with("//!"))
+    {
+        tests.insert(test.split('(').next().unwrap(), test.split("\n}\n").next().unwrap());
+    }
+    let mut examples = BTreeSet::new();
+    for section in page::sections() {
+        assert!(!section.examples.is_empty(), "docs/SEMANTICS.md: {} has no example", section.heading);
+        for example in section.examples {
+            let body = tests.get(example.as_str()).unwrap_or_else(|| panic!("semantics.rs has no test `{example}`"));
+            assert!(body.contains(&format!("\"{example}\"")), "`{example}` does not read the example of its name");
+            assert!(examples.insert(example.clone()), "docs/SEMANTICS.md has two examples `{example}`");
+        }
+    }
+    let without: Vec<_> = tests.keys().filter(|test| !examples.contains(**test)).collect();
+    assert!(without.is_empty(), "docs/SEMANTICS.md has no example of {without:?}");
 }

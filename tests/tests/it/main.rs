@@ -9,6 +9,7 @@
     reason = "tests stop at the first surprise, run in real time, and print what they measure"
 )]
 
+mod citations;
 mod documents;
 mod endpoints;
 mod items;
@@ -18,6 +19,7 @@ mod receiver;
 mod redrives;
 mod relay;
 mod seeds;
+mod semantics;
 mod stack;
 mod standard_webhooks;
 mod stories;

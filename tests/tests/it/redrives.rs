@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use domain::decide::Decision;
-use domain::delivery::{DeadReason, HeldReason, State};
+use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
 use domain::endpoint::Found;
 use domain::id::EndpointKey;
 use domain::outcome::{Class, Phase};
 use domain::plan::{Approval, MAX_DELIVERIES, PlanState, Who};
 use domain::ports::{Audit, Clock, Created, Deliveries, Payloads, Plans};
 use domain::transition::{Finished, finish};
+use domain::wakeup::Waiting;
 use serde_json::{Value, json};
 use testkit::samples::{RETENTION, claimed, message};
 use testkit::sender::status;
@@ -273,14 +274,14 @@ async fn without_a_verdict_in_half_an_hour_an_endpoint_is_left_out() {
     let mut world = dead(&["p", "q"], 12).await;
     let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
     // Nothing is heard of q: its wake-ups get lost, and those that the sweep sends again too.
-    world.unheard = Some("q".to_owned());
+    world.loses_wake_ups_of = Some("q");
     world.act(approve(&proposed, "r")).await;
     for minute in 0..29 {
         world.run_for_seconds(60).await;
         assert_eq!(plan_of(&world, &proposed).await["state"], "canary", "after {minute} minutes");
     }
     world.run_for_seconds(120).await;
-    world.unheard = None;
+    world.loses_wake_ups_of = None;
     world.run_for_seconds(120).await;
     let plan = plan_of(&world, &proposed).await;
     assert_eq!(plan["endpoints_no_verdict"], json!(["q"]), "{plan}");
@@ -534,13 +535,13 @@ async fn what_went_back_is_as_old_as_before() {
     let before = world.record("p0").await;
     world.clock.advance(3_600_000);
     let mut world = world;
-    world.unheard = Some("p".to_owned());
+    world.loses_wake_ups_of = Some("p");
     let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
     world.act(approve(&proposed, "r")).await;
     let abort = json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "look", "operator": "ada"});
     world.run_for_seconds(1).await;
     world.act(abort).await;
-    world.unheard = None;
+    world.loses_wake_ups_of = None;
     world.run_for_seconds(600).await;
     let back = world.record("p0").await;
     assert_eq!((back.state, back.since, back.due), (DEAD, before.since, before.due));
@@ -549,12 +550,12 @@ async fn what_went_back_is_as_old_as_before() {
 #[tokio::test]
 async fn a_cancel_of_a_released_delivery_is_not_undone_by_an_abort() {
     let mut world = dead(&["p"], 1).await;
-    world.unheard = Some("p".to_owned());
+    world.loses_wake_ups_of = Some("p");
     let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
     world.act(approve(&proposed, "r")).await;
     let wake_up = {
         let record = world.record("p0").await;
-        domain::wakeup::Waiting::of(&record).unwrap().wake_up
+        Waiting::of(&record).unwrap().wake_up
     };
     let cancel = json!({"action": "cancel", "id": "p0", "endpoint": "p", "reason": "withdrawn", "operator": "ada"});
     world.act(cancel).await;
@@ -569,10 +570,10 @@ async fn a_cancel_of_a_released_delivery_is_not_undone_by_an_abort() {
 #[tokio::test]
 async fn the_wake_up_of_an_aborted_plan_does_not_go_past_a_newer_one() {
     let mut world = dead(&["p"], 1).await;
-    world.unheard = Some("p".to_owned());
+    world.loses_wake_ups_of = Some("p");
     let first = world.act(json!({"action": "propose", "filter": {}})).await;
     world.act(approve(&first, "r1")).await;
-    let stale = domain::wakeup::Waiting::of(&world.record("p0").await).unwrap().wake_up;
+    let stale = Waiting::of(&world.record("p0").await).unwrap().wake_up;
     let abort = json!({"action": "abort", "plan_id": first["plan_id"], "reason": "look", "operator": "ada"});
     world.act(abort).await;
     world.retry.send(&serde_json::to_string(&stale).unwrap(), 0);
@@ -642,4 +643,30 @@ async fn a_plan_ends_at_once_when_only_stopped_endpoints_are_left() {
     world.run_for_seconds(120).await;
     let plan = plan_of(&world, &proposed).await;
     assert_eq!((&plan["state"], figures(&plan)), (&json!("completed"), [210, 200, 10, 190, 0]), "{plan}");
+}
+
+#[tokio::test]
+async fn an_outdated_wake_up_does_not_slip_past_an_abort() {
+    let world = dead(&["p"], 1).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}, "rate_per_second": 1})).await;
+    world.act(approve(&proposed, "r")).await;
+    let outdated = Waiting::of(&world.record("p0").await).unwrap().wake_up;
+    // Others have booked the next slots: it is put off to a later one.
+    for _ in 0..10 {
+        world.table.book(proposed["plan_id"].as_str().unwrap(), 1, world.clock.now()).await.unwrap();
+    }
+    world.settle_now().await;
+    let put_off = world.record("p0").await;
+    assert_eq!((put_off.state, put_off.booked), (State::Waiting(WaitingReason::Deferred), true));
+    world.act(json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "stop"})).await;
+    // Its slot has come, and before its own wake-up a copy of the first one.
+    world.clock.advance(put_off.due.unwrap().since(world.clock.now()));
+    world.retry.clear();
+    world.retry.send(&serde_json::to_string(&outdated).unwrap(), 0);
+    world.settle_now().await;
+    assert_eq!((world.record("p0").await, world.sender.seen().len()), (put_off.clone(), 1), "a newer one is out");
+    world.retry.send(&serde_json::to_string(&Waiting::of(&put_off).unwrap().wake_up).unwrap(), 0);
+    world.settle_now().await;
+    let record = world.record("p0").await;
+    assert_eq!((record.state, world.sender.seen().len()), (State::DeadLettered(DeadReason::Permanent), 1));
 }

@@ -24,6 +24,11 @@ fn defaults(text: &str) -> HashMap<String, String> {
     defaults
 }
 
+/// The default value of a parameter.
+pub fn default_of(parameter: &str) -> String {
+    defaults(&template()).remove(parameter).unwrap_or_else(|| panic!("no parameter {parameter}"))
+}
+
 /// What a function's environment is by default: its variables, with references resolved, other values as a placeholder.
 fn environment(text: &str, function: &str) -> HashMap<String, String> {
     let defaults = defaults(text);

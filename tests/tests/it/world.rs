@@ -52,8 +52,8 @@ pub struct World {
     pub operator: Operator<Table, MemoryPayloads, VirtualClock>,
     /// While true, the stream is not relayed.
     pub relay_stalled: bool,
-    /// Wake-ups of this endpoint get lost.
-    pub unheard: Option<String>,
+    /// Wake-ups of this endpoint get lost on their way to the queue.
+    pub loses_wake_ups_of: Option<&'static str>,
 }
 
 pub const RETRY_ARN: &str = "arn:aws:sqs:eu-west-1:000000000000:retry";
@@ -141,7 +141,7 @@ impl World {
             sweep,
             operator,
             relay_stalled: false,
-            unheard: None,
+            loses_wake_ups_of: None,
         }
     }
 
@@ -152,7 +152,7 @@ impl World {
         }
         for record in self.table.take_stream() {
             let waiting = Waiting::of(&record).expect("the stream carries waiting records");
-            if self.unheard.as_ref() == Some(&waiting.wake_up.endpoint) {
+            if self.loses_wake_ups_of == Some(waiting.wake_up.endpoint.as_str()) {
                 continue;
             }
             if let Some(delay) = waiting.delay(self.clock.now()) {
