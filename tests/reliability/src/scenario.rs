@@ -161,7 +161,8 @@ pub fn draw(chance: &Chance, deliveries: u32, has: &dyn Fn(&str) -> bool) -> Sce
         at = if chance.below(2) == 0 {
             START.plus(chance.between(0, ACTIVE_MS))
         } else {
-            at.plus(chance.between(0, 200))
+            // Nothing that is drawn later would be sent.
+            at.plus(chance.between(0, 200)).min(START.plus(ACTIVE_MS - 1))
         };
         let endpoint = ENDPOINTS[usize::try_from(chance.below(12)).unwrap_or(0)].0;
         let times = has("times");

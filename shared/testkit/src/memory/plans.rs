@@ -102,9 +102,11 @@ impl Plans for MemoryDeliveries {
 const CACHED_MS: i64 = 10_000;
 
 impl MemoryDeliveries {
-    /// Since when an endpoint is held back.
+    /// Since when an endpoint is held back, for whoever reads its state: a call that was slow to save it says an earlier time.
     pub fn held_back_since(&self, key: &StateKey) -> Option<Millis> {
-        self.state.borrow().endpoints.get(key).filter(|state| state.status.holds().is_some()).map(|state| state.since)
+        let state = self.state.borrow();
+        let held = state.endpoints.get(key).filter(|state| state.status.holds().is_some())?;
+        Some(state.endpoints_before.get(key).map_or(held.since, |(_, saved_at)| held.since.max(*saved_at)))
     }
 }
 
