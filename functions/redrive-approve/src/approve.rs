@@ -2,11 +2,14 @@
 //! decision: the same one again answers the same; of two people who approve, one does.
 
 use domain::audit::{Decision, decision};
+use domain::id::StateKey;
 use domain::plan::{Approval, Plan, PlanState, Stop, Who};
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::progress::{Progress, Tally};
 use domain::release::Release;
+use domain::summary::Summary;
 use domain::time::Millis;
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::action::{Abort, Approve, PlansIn, words};
@@ -36,14 +39,14 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
                 .into());
             }
             let now = self.clock.now();
-            match (&plan.approval, plan.state) {
+            match (&plan.approval, plan.state_at(now)) {
                 (Some(approval), _) if approval.redrive_id == action.redrive_id => break,
                 (Some(approval), _) => return Err(already(approval).into()),
-                (None, PlanState::Proposed) if Millis(plan.expires_at) > now => {}
+                (None, PlanState::Proposed) => {}
                 (None, PlanState::Aborted) => {
                     return Err(Refusal::new("conflict", "the plan was aborted: propose again").into());
                 }
-                (None, PlanState::Proposed | PlanState::Expired) => {
+                (None, PlanState::Expired) => {
                     return Err(Refusal::new("expired", "the proposal has expired: propose again").into());
                 }
                 (None, PlanState::Canary | PlanState::Ramping | PlanState::Completed) => {
@@ -106,15 +109,16 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         words("reason", &action.reason)?;
         loop {
             let plan = self.store.plan(&action.plan_id, true).await?.ok_or_else(|| no_plan(&action.plan_id))?;
-            match plan.state {
+            let now = self.clock.now();
+            let state = plan.state_at(now);
+            match state {
                 PlanState::Aborted => break,
                 PlanState::Proposed | PlanState::Canary | PlanState::Ramping => {}
                 PlanState::Completed | PlanState::Expired => {
-                    let message = format!("too late: the plan is {}", plan.state.name());
+                    let message = format!("too late: the plan is {}", state.name());
                     return Err(Refusal::new("conflict", message).into());
                 }
             }
-            let now = self.clock.now();
             let by = call.who(action.operator.as_deref());
             let decided: Decision =
                 decision(now, &by, "abort", &plan.id, &action.reason, json!({ "digest": plan.digest }));
@@ -133,9 +137,25 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             Release { store: &self.store, payloads: &self.payloads, clock: &self.clock, retention: self.retention };
         let advanced = release.advance(plan_id, deadline.plus(-ANSWER_MS)).await?;
         let advanced = advanced.ok_or_else(|| no_plan(plan_id))?;
-        let mut plan = describe(&advanced.plan);
+        let now = self.clock.now();
+        let mut plan = describe(&advanced.plan, now);
         tell_progress(&mut plan, &advanced.progress);
+        tell_summary(&mut plan, &advanced.plan.summary);
+        if advanced.plan.state_at(now) == PlanState::Proposed {
+            plan["warnings"] = json!(self.warnings(&advanced.plan).await?);
+        }
         Ok(json!({ "ok": true, "plan": plan }))
+    }
+
+    /// What to think of before a plan is approved: what was found when it was proposed, and how its endpoints are now.
+    async fn warnings(&self, plan: &Plan) -> Result<Vec<String>, Failure> {
+        let summary = &plan.summary;
+        let keys: Vec<(StateKey, u32)> =
+            summary.by_state_key.iter().map(|(key, count)| (StateKey::stored(key), *count)).collect();
+        let keys: Vec<(&StateKey, u32)> = keys.iter().map(|(key, count)| (key, *count)).collect();
+        let mut warnings = summary.warnings.clone();
+        warnings.extend(self.endpoint_warnings(&keys, summary.state_keys as usize).await?);
+        Ok(warnings)
     }
 
     /// Plans of a state, or of all, the newest first; without their progress, which costs a look at every delivery.
@@ -150,15 +170,28 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             let names: Vec<&str> = PlanState::ALL.iter().map(|s| s.name()).collect();
             return Err(Refusal::invalid(format!("`state` must be one of {}", names.join(", "))).into());
         }
+        let now = self.clock.now();
         let mut plans = Vec::new();
         for state in wanted {
-            for id in self.store.plans_in(state, limit).await? {
+            // A proposal whose time is over stands among the proposals until somebody looks at it.
+            let lanes: &[(PlanState, usize)] = match state {
+                PlanState::Proposed => &[(PlanState::Proposed, MAX_PLANS)],
+                PlanState::Expired => &[(PlanState::Proposed, MAX_PLANS), (PlanState::Expired, limit)],
+                PlanState::Canary | PlanState::Ramping | PlanState::Completed | PlanState::Aborted => &[(state, limit)],
+            };
+            let mut found = Vec::new();
+            for (lane, most) in lanes {
+                let ids = self.store.plans_in(*lane, *most).await?;
+                let read = try_join_all(ids.iter().map(|id| self.store.plan(id, true))).await?;
                 // The index may be behind.
-                plans.extend(self.store.plan(&id, true).await?.filter(|plan| plan.state == state));
+                found.extend(read.into_iter().flatten().filter(|plan| plan.state_at(now) == state));
             }
+            found.sort_by_key(|plan| std::cmp::Reverse(plan.created_at));
+            found.truncate(limit);
+            plans.extend(found);
         }
         plans.sort_by_key(|plan| std::cmp::Reverse(plan.created_at));
-        Ok(json!({ "ok": true, "plans": plans.iter().map(describe).collect::<Vec<_>>() }))
+        Ok(json!({ "ok": true, "plans": plans.iter().map(|plan| describe(plan, now)).collect::<Vec<_>>() }))
     }
 }
 
@@ -176,12 +209,12 @@ fn already(approval: &Approval) -> Refusal {
     Refusal::new("conflict", message)
 }
 
-fn describe(plan: &Plan) -> Value {
+fn describe(plan: &Plan, now: Millis) -> Value {
     let stopped = |why| plan.stopped.iter().filter(move |(_, stop)| **stop == why).map(|(endpoint, _)| endpoint);
     json!({
         "plan_id": plan.id,
         "digest": plan.digest,
-        "state": plan.state.name(),
+        "state": plan.state_at(now).name(),
         "count": plan.count,
         "rate_per_second": plan.rate_per_second,
         "canary": plan.canary,
@@ -221,4 +254,12 @@ fn tell_progress(plan: &mut Value, progress: &Progress) {
         })
     };
     plan["endpoints"] = json!(tallies.iter().take(SHOWN_ENDPOINTS).map(of_endpoint).collect::<Vec<_>>());
+}
+
+fn tell_summary(plan: &mut Value, summary: &Summary) {
+    plan["by_endpoint"] = json!(summary.by_endpoint);
+    plan["endpoints"] = json!(summary.endpoints);
+    plan["by_reason"] = json!(summary.by_reason);
+    plan["by_class"] = json!(summary.by_class);
+    plan["oldest"] = json!(summary.oldest.map(|at| Millis(at).to_string()));
 }

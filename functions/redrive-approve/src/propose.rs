@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use domain::audit::decision;
+use domain::delivery::{HeldReason, State};
 use domain::id::{EventId, StateKey, hex};
 use domain::outcome::Class;
 use domain::plan::{Frozen, MAX_DELIVERIES, MAX_ENDPOINTS, PROPOSAL_MS, Plan, PlanState, canaries_first, digest};
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
 use domain::record::Record;
+use domain::summary::{self, Summary, largest};
 use domain::time::{DAY_MS, Millis, SECOND_MS};
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::action::{Filter, Propose, time, words};
@@ -70,8 +73,10 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             return Err(Refusal::new("not_found", format!("no {state} delivery matches the filter")).into());
         }
         let now = self.clock.now();
-        let mut warnings = selection.warnings(now);
-        warnings.extend(self.endpoint_warnings(&selection.by_state_key).await?);
+        let summary = selection.summary(now);
+        let keys: Vec<(&StateKey, u32)> = selection.by_state_key.iter().map(|(key, count)| (key, *count)).collect();
+        let mut warnings = summary.warnings.clone();
+        warnings.extend(self.endpoint_warnings(&keys, keys.len()).await?);
         let (list, canaries, larger) = canaries_first(selection.oldest_first(), canary);
         if larger > MAX_ENDPOINTS {
             let message = format!(
@@ -90,6 +95,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             canaries,
             abort_failure_ratio: ratio,
             filter: filter_on_record(&call.input),
+            summary,
             note: action.note.clone().unwrap_or_default(),
             proposed_by: proposer,
             created_at: now.0,
@@ -129,11 +135,12 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         }))
     }
 
-    /// What stands in the way at the endpoints themselves.
-    async fn endpoint_warnings(&self, keys: &BTreeMap<StateKey, u32>) -> Result<Vec<String>, Failure> {
+    /// What stands in the way at the endpoints themselves, at this moment: `keys` with their counts, of so many.
+    pub(crate) async fn endpoint_warnings(&self, keys: &[(&StateKey, u32)], of: usize) -> Result<Vec<String>, Failure> {
+        let looked_at = &keys[..keys.len().min(LOOKED_AT)];
+        let states = looked_at.iter().map(|(key, _)| self.store.endpoint_state(key, true));
         let mut warnings = Vec::new();
-        for (key, count) in keys.iter().take(LOOKED_AT) {
-            let state = self.store.endpoint_state(key, true).await?;
+        for (state, (key, count)) in try_join_all(states).await?.iter().zip(looked_at) {
             if let Some(reason) = state.status.holds() {
                 warnings.push(format!(
                     "endpoint {key} is still {}: {count} deliveries would be held again at once ({})",
@@ -142,8 +149,8 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
                 ));
             }
         }
-        if keys.len() > LOOKED_AT {
-            warnings.push(format!("only the first {LOOKED_AT} of {} endpoints were looked at", keys.len()));
+        if of > looked_at.len() {
+            warnings.push(format!("only {} of {of} endpoints were looked at", looked_at.len()));
         }
         Ok(warnings)
     }
@@ -243,9 +250,11 @@ struct Selection {
     by_class: BTreeMap<&'static str, u32>,
     oldest: Option<Millis>,
     may_have_it: u32,
-    deadline_passed: Vec<Millis>,
+    deadlines: Vec<Millis>,
     payload_ends: Vec<Millis>,
     payload_lost: u32,
+    removed: u32,
+    misconfigured: u32,
 }
 
 impl Selection {
@@ -266,7 +275,9 @@ impl Selection {
         *self.by_class.entry(class).or_default() += 1;
         self.oldest = Some(self.oldest.map_or(record.since, |t| t.min(record.since)));
         self.may_have_it += u32::from(record.may_have_been_received());
-        self.deadline_passed.extend(record.deliver_by);
+        self.deadlines.extend(record.deliver_by);
+        self.removed += u32::from(record.state == State::Held(HeldReason::Removed));
+        self.misconfigured += u32::from(record.state == State::Held(HeldReason::Misconfigured));
         match record.payload_kept_until {
             Some(until) => self.payload_ends.push(until),
             None => self.payload_lost += 1,
@@ -295,25 +306,38 @@ impl Selection {
         ages
     }
 
+    /// What whoever approves the plan will see of it.
+    fn summary(&self, now: Millis) -> Summary {
+        Summary {
+            by_endpoint: largest(&self.by_endpoint, summary::ENDPOINTS),
+            endpoints: u32::try_from(self.by_endpoint.len()).unwrap_or(u32::MAX),
+            by_state_key: largest(&self.by_state_key, summary::ENDPOINTS),
+            state_keys: u32::try_from(self.by_state_key.len()).unwrap_or(u32::MAX),
+            by_reason: largest(&self.by_reason, usize::MAX),
+            by_class: largest(&self.by_class, usize::MAX),
+            oldest: self.oldest.map(|t| t.0),
+            warnings: self.warnings(now),
+        }
+    }
+
+    /// A proposal is good for a day, so what ends within a day can end before it is approved.
     fn warnings(&self, now: Millis) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let late = self.deadline_passed.iter().filter(|by| **by <= now).count();
-        let ending = self.payload_ends.iter().filter(|until| until.since(now) < DAY_MS).count();
-        if self.may_have_it > 0 {
-            warnings.push(format!(
-                "{} may have been received already: an attempt ended without an answer",
-                self.may_have_it
-            ));
-        }
-        if late > 0 {
-            warnings.push(format!("{late} have passed their deliver_by and would be dead-lettered again"));
-        }
-        if ending > 0 {
-            warnings.push(format!("the payload of {ending} is kept for less than a day"));
-        }
-        if self.payload_lost > 0 {
-            warnings.push(format!("{} have no payload and will be skipped", self.payload_lost));
-        }
-        warnings
+        let over = |times: &[Millis]| times.iter().filter(|end| **end <= now).count();
+        let ending = |times: &[Millis]| times.iter().filter(|end| **end > now && end.since(now) < DAY_MS).count();
+        let warning = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let count = |count: u32| count as usize;
+        [
+            warning(count(self.may_have_it), "may have been received already: an attempt ended without an answer"),
+            warning(over(&self.deadlines), "have passed their deliver_by and would be dead-lettered again"),
+            warning(ending(&self.deadlines), "have a deliver_by within the next 24 hours"),
+            warning(over(&self.payload_ends), "have a payload whose time is over: it may be gone, then they are skipped"),
+            warning(ending(&self.payload_ends), "have a payload that is kept for less than 24 hours"),
+            warning(count(self.payload_lost), "have no payload and will be skipped"),
+            warning(count(self.removed), "are held because their endpoint was removed: they are held again, unless it was restored"),
+            warning(count(self.misconfigured), "are held because the definition of their endpoint cannot be used: they are held again, unless it was repaired"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }

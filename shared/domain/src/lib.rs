@@ -14,7 +14,7 @@
 //!   twice; [`diagnosis`] says why a signature is not accepted.
 //! - [`request`] is what goes on the wire, signed by [`signature`]; [`outcome`] what came back; [`hint`] what `Retry-After` asked for.
 //! - [`retry`] and [`decide`] say what happens next.
-//! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`] and [`progress`] those of a redrive, and [`audit`] is who decided what.
+//! - [`wakeup`] and [`sweep`] hold the rules of the relay and of the reconciler, [`plan`], [`summary`] and [`progress`] those of a redrive, and [`audit`] is who decided what.
 //! - [`cancel`], [`reject`] and [`release`] are the three short stories that several functions share.
 
 pub mod audit;
@@ -51,6 +51,7 @@ pub mod review;
 pub mod revision;
 pub mod settings;
 pub mod signature;
+pub mod summary;
 pub mod sweep;
 pub mod time;
 pub mod transition;

@@ -9,6 +9,7 @@ use crate::delivery::State;
 use crate::id::{DeliveryKey, sha256_hex};
 use crate::ports::ItemKey;
 use crate::record::Record;
+use crate::summary::Summary;
 use crate::time::{Millis, SECOND_MS};
 
 /// The most deliveries that one plan may hold.
@@ -137,6 +138,9 @@ pub struct Plan {
     pub abort_failure_ratio: f64,
     /// What was asked for, as it was asked.
     pub filter: serde_json::Value,
+    /// What was found; of older plans it is not known.
+    #[serde(default)]
+    pub summary: Summary,
     /// The proposer's note.
     pub note: String,
     /// Who proposed it.
@@ -152,6 +156,7 @@ pub struct Plan {
     /// When the ramp began, in milliseconds since the epoch.
     pub ramp_from: Option<i64>,
     /// Endpoints that get nothing more, by their state key.
+    #[serde(default)]
     pub stopped: BTreeMap<String, Stop>,
     /// Why it was stopped.
     pub abort: Option<Abort>,
@@ -231,6 +236,15 @@ pub fn canaries_first(list: Vec<Frozen>, canary: u32) -> (Vec<Frozen>, u32, usiz
 }
 
 impl Plan {
+    /// Where it stands at that time: a proposal ends by itself, whether or not anybody has written that down.
+    pub fn state_at(&self, now: Millis) -> PlanState {
+        if self.state == PlanState::Proposed && Millis(self.expires_at) <= now {
+            PlanState::Expired
+        } else {
+            self.state
+        }
+    }
+
     /// The time slot of delivery number `index`: canaries from the approval on, the rest from the beginning of the ramp, both
     /// spread by the rate. Never before now.
     pub fn slot(&self, index: usize, now: Millis) -> Millis {
@@ -339,6 +353,7 @@ pub(crate) mod tests {
             canaries: 10,
             abort_failure_ratio: 0.2,
             filter: serde_json::Value::Null,
+            summary: Summary::default(),
             note: String::new(),
             proposed_by: Who::itself(),
             created_at: 0,
@@ -351,6 +366,23 @@ pub(crate) mod tests {
             next: 0,
             rev: 1,
         }
+    }
+
+    #[test]
+    fn a_plan_that_was_stored_before_there_was_more_to_say_can_be_read() {
+        let mut stored = serde_json::to_value(plan()).unwrap();
+        for name in ["summary", "stopped", "abort", "ramp_from", "canaries_out_at"] {
+            stored.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        stored["something"] = serde_json::json!("newer");
+        assert_eq!(serde_json::from_value::<Plan>(stored).unwrap(), plan());
+    }
+
+    #[test]
+    fn a_proposal_is_over_at_its_time_and_a_plan_that_runs_is_not() {
+        let proposed = plan().changed(|p| (p.state, p.expires_at) = (PlanState::Proposed, 1_000));
+        assert_eq!([999, 1_000].map(|at| proposed.state_at(Millis(at))), [PlanState::Proposed, PlanState::Expired]);
+        assert_eq!(plan().state_at(Millis(i64::MAX)), PlanState::Canary);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use domain::ports::{
 };
 use domain::record::Record;
 use domain::reject::reject;
+use domain::summary::Summary;
 use domain::time::Millis;
 use domain::transition::{self, Finished};
 
@@ -219,6 +220,7 @@ async fn a_plan_is_saved_by_its_revision(table: &impl Plans, prefix: &str) {
         canaries: 10,
         abort_failure_ratio: 0.2,
         filter: serde_json::json!({"endpoint": "p"}),
+        summary: Summary { warnings: vec!["look".to_owned()], ..Summary::default() },
         note: String::new(),
         proposed_by: Who { name: "x".to_owned(), verified: false },
         created_at: T.0,

@@ -9,6 +9,8 @@ use domain::id::EndpointKey;
 use domain::outcome::{Class, Phase};
 use domain::plan::{Approval, MAX_DELIVERIES, PlanState, Who};
 use domain::ports::{Audit, Clock, Created, Deliveries, Payloads, Plans};
+use domain::record::{Entry, Record};
+use domain::time::DAY_MS;
 use domain::transition::{Finished, finish};
 use domain::wakeup::Waiting;
 use serde_json::{Value, json};
@@ -374,6 +376,124 @@ async fn a_proposal_warns_of_an_endpoint_that_takes_nothing_and_tells_classes_an
     ] {
         assert_eq!(world.act(json!({"action": "propose", "filter": filter})).await["error"]["code"], code);
     }
+}
+
+/// Dead letters of endpoint `p` that differ from the first one in this.
+async fn dead_letters(world: &World, changes: &[&dyn Fn(&mut Record)]) {
+    let failed = Finished {
+        class: Class::Permanent,
+        phase: Phase::Head,
+        status: Some(400),
+        detail: None,
+        hint: None,
+        excerpt: None,
+        budget: 8,
+    };
+    let dead = Decision::Dead(DeadReason::Permanent);
+    for (i, change) in changes.iter().enumerate() {
+        let mut record =
+            finish(&claimed(&message(&format!("e{i}")), START), &failed, dead, Some(START), RETENTION, START).unwrap();
+        record.payload_kept_until = Some(START.plus(30 * DAY_MS));
+        change(&mut record);
+        assert_eq!(world.table.create(&record).await, Ok(Created::New));
+    }
+    world.clock.advance(1_000);
+}
+
+#[tokio::test]
+async fn each_warning_counts_what_it_is_about() {
+    let world = World::new();
+    let unknown: &dyn Fn(&mut Record) = &|r| {
+        if let Some(Entry::Attempt(attempt)) = r.history.last_mut() {
+            attempt.class = Class::Unknown;
+        }
+    };
+    let in_hours = |hours: i64| Some(START.plus(hours * 3_600_000));
+    dead_letters(
+        &world,
+        &[
+            &|_| {},
+            unknown,
+            unknown,
+            &|r| r.deliver_by = Some(START),
+            &|r| r.deliver_by = in_hours(20),
+            &|r| r.deliver_by = in_hours(30),
+            &|r| r.payload_kept_until = Some(START),
+            &|r| r.payload_kept_until = in_hours(20),
+            &|r| r.payload_kept_until = in_hours(30),
+            &|r| r.payload_kept_until = None,
+        ],
+    )
+    .await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    let warnings = json!([
+        "2 may have been received already: an attempt ended without an answer",
+        "1 have passed their deliver_by and would be dead-lettered again",
+        "1 have a deliver_by within the next 24 hours",
+        "1 have a payload whose time is over: it may be gone, then they are skipped",
+        "1 have a payload that is kept for less than 24 hours",
+        "1 have no payload and will be skipped",
+    ]);
+    assert_eq!(proposed["warnings"], warnings);
+    assert_eq!(plan_of(&world, &proposed).await["warnings"], warnings);
+}
+
+#[tokio::test]
+async fn whoever_approves_sees_what_was_found_and_how_the_endpoints_are_now() {
+    let world = dead(&["p", "q"], 3).await;
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    let seen = plan_of(&world, &proposed).await;
+    for name in ["by_endpoint", "by_reason", "by_class"] {
+        assert_eq!((seen[name].is_object(), &seen[name]), (true, &proposed[name]), "{name}");
+    }
+    assert_eq!((&seen["endpoints"], &seen["oldest"]), (&json!(2), &json!(START.to_string())));
+    assert_eq!(seen["warnings"], json!([]));
+    let set = json!({"action": "endpoint", "endpoint": "q", "set": "paused", "reason": "moves", "operator": "ada"});
+    world.act(set).await;
+    let seen = plan_of(&world, &proposed).await;
+    let warning = seen["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("endpoint q is still paused: 3 deliveries"), "{warning}");
+    let running = world.act(approve(&proposed, "r")).await;
+    assert_eq!((&running["plan"]["by_endpoint"]["p"], &running["plan"]["warnings"]), (&json!(3), &json!(null)));
+}
+
+#[tokio::test]
+async fn deliveries_of_a_removed_endpoint_are_proposed_with_a_warning() {
+    let world = World::new();
+    world.endpoints.set(&EndpointKey::registered("p").unwrap(), Found::Removed);
+    world.send("e");
+    world.settle_now().await;
+    let proposed = world.act(json!({"action": "propose", "filter": {"state": "held"}})).await;
+    let warnings = proposed["warnings"].to_string();
+    assert!(warnings.contains("1 are held because their endpoint was removed"), "{proposed}");
+}
+
+#[tokio::test]
+async fn a_proposal_of_yesterday_is_expired_for_everybody() {
+    let world = dead(&["p"], 1).await;
+    let propose = json!({"action": "propose", "filter": {}});
+    let (old, kept) = (world.act(propose.clone()).await, json!({"action": "plans"}));
+    world.clock.advance(24 * 3_600_000 - 1);
+    let fresh = world.act(propose).await;
+    assert_eq!(world.act(kept.clone()).await["plans"][1]["state"], "proposed");
+    world.clock.advance(1);
+    let in_state = async |state: &str| {
+        let plans = world.act(json!({"action": "plans", "state": state, "limit": 1})).await["plans"].clone();
+        let ids: Vec<Value> = plans.as_array().unwrap().iter().map(|plan| plan["plan_id"].clone()).collect();
+        assert!(plans.as_array().unwrap().iter().all(|plan| plan["state"] == state), "{plans}");
+        ids
+    };
+    // Nobody has written it down yet, and then somebody has.
+    for _ in 0..2 {
+        assert_eq!(in_state("expired").await, [old["plan_id"].clone()]);
+        assert_eq!(in_state("proposed").await, [fresh["plan_id"].clone()]);
+        assert_eq!(world.act(approve(&old, "r")).await["error"]["code"], "expired");
+        let abort = json!({"action": "abort", "plan_id": old["plan_id"], "reason": "late", "operator": "ada"});
+        let refused = world.act(abort).await;
+        assert!(refused["error"]["message"].as_str().unwrap().contains("expired"), "{refused}");
+        assert_eq!(plan_of(&world, &old).await["state"], "expired");
+    }
+    assert_eq!(world.act(approve(&fresh, "r")).await["ok"], true);
 }
 
 #[tokio::test]
