@@ -27,6 +27,11 @@ async fn table(there: &Record) -> (DeliveryTable, Receiver) {
         failed.to_string().len()
     );
     receiver.script("", [Reply::Close, Reply::Bytes(answer.into_bytes())]);
+    (table_at(&receiver), receiver)
+}
+
+/// The table that this receiver plays.
+pub fn table_at(receiver: &Receiver) -> DeliveryTable {
     let config = aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .http_client(aws_smithy_http_client::Builder::new().build_http())
@@ -35,7 +40,7 @@ async fn table(there: &Record) -> (DeliveryTable, Receiver) {
         .credentials_provider(Credentials::new("test", "test", None, None, "test"))
         .retry_config(RetryConfig::standard().with_initial_backoff(std::time::Duration::from_millis(1)))
         .build();
-    (DeliveryTable::new(aws_sdk_dynamodb::Client::from_conf(config), "deliveries".to_owned()), receiver)
+    DeliveryTable::new(aws_sdk_dynamodb::Client::from_conf(config), "deliveries".to_owned())
 }
 
 #[tokio::test]

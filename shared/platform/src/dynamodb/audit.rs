@@ -4,17 +4,23 @@
 
 use std::collections::HashMap;
 
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
 use domain::audit::{Decision, Entry, Head};
-use domain::ports::{Audit, StoreError};
+use domain::ports::{Audit, Clock, StoreError};
 
 use super::item::{self, Item, n, s};
 use super::{DeliveryTable, unavailable};
+use crate::clock::SystemClock;
 
 /// Where the head is: outside of the entries' own range.
 const HEAD: (&str, &str) = ("AUDIT#HEAD", "HEAD");
-/// So often the end of the chain is looked up again when others write to it at the same moment.
-const TRIES: usize = 8;
+/// So often the end of the chain is looked up again when others write to it at the same moment …
+const TRIES: u32 = 40;
+/// … after a pause of up to so many milliseconds at first, and twice as many each time …
+const FIRST_PAUSE_MS: i64 = 10;
+/// … up to so many: 40 tries take 10 seconds, or 20 at most.
+const LAST_PAUSE_MS: i64 = 500;
 
 /// What became of a transaction.
 pub(super) enum Written {
@@ -28,7 +34,7 @@ impl DeliveryTable {
     /// Writes what was decided together with its entry in the chain. `decided` carries its own condition; without one there is
     /// only the entry.
     pub(super) async fn write_decision(&self, decided: Option<Put>, decision: Decision) -> Result<Written, StoreError> {
-        for _ in 0..TRIES {
+        for tried in 0..TRIES {
             let head = self.head().await?;
             let entry = decision.clone().after(&head);
             let mut items: Vec<TransactWriteItem> = Vec::with_capacity(3);
@@ -40,26 +46,29 @@ impl DeliveryTable {
             items.push(self.put(head_item(&entry.head()), condition, (head.seq > 0).then_some(head.seq))?);
             let sent = self.client.transact_write_items().set_transact_items(Some(items)).send().await;
             let Err(error) = sent else { return Ok(Written::Done) };
+            let service = error.into_service_error();
+            let refused = refusal(&service, decided.is_some());
+            if refused == Some(Refused::Meanwhile) {
+                pause(tried).await;
+            }
             // Our own transaction, repeated underneath us after its answer was lost.
-            if self.head().await? == entry.head() {
+            if self.is_written(&entry).await? {
                 return Ok(Written::Done);
             }
-            let service = error.into_service_error();
-            let reasons: Vec<bool> = match &service {
-                aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError::TransactionCanceledException(
-                    cancelled,
-                ) => cancelled
-                    .cancellation_reasons()
-                    .iter()
-                    .map(|reason| reason.code() == Some("ConditionalCheckFailed"))
-                    .collect(),
-                _ => return Err(unavailable("writing a decision", service)),
-            };
-            if decided.is_some() && reasons.first() == Some(&true) {
-                return Ok(Written::Lost);
+            match refused {
+                Some(Refused::Decided) => return Ok(Written::Lost),
+                Some(Refused::Meanwhile) => {}
+                None => return Err(unavailable("writing a decision", service)),
             }
         }
         Err(StoreError::Unavailable("writing a decision: too many others write at this moment".to_owned()))
+    }
+
+    async fn is_written(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let key = item::text_key("AUDIT", &entry.key());
+        let read = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let answer = read.send().await.map_err(|e| unavailable("reading a decision", e))?;
+        Ok(answer.item == Some(entry_item(entry)))
     }
 
     fn put(&self, item: Item, condition: &str, seq: Option<u64>) -> Result<TransactWriteItem, StoreError> {
@@ -70,6 +79,35 @@ impl DeliveryTable {
         let put = put.build().map_err(|e| StoreError::Corrupt(e.to_string()))?;
         Ok(TransactWriteItem::builder().put(put).build())
     }
+}
+
+/// Why a transaction was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// The condition of what was decided does not hold.
+    Decided,
+    /// Others wrote to the end of the chain, or to the same item, at that moment.
+    Meanwhile,
+}
+
+/// `None`: whether it was carried out is not known.
+fn refusal(error: &TransactWriteItemsError, decided: bool) -> Option<Refused> {
+    if error.is_transaction_in_progress_exception() {
+        return Some(Refused::Meanwhile);
+    }
+    let TransactWriteItemsError::TransactionCanceledException(cancelled) = error else { return None };
+    let first = cancelled.cancellation_reasons().first().and_then(|reason| reason.code());
+    // A conflict says nothing about the condition: the other transaction may fail yet.
+    Some(if decided && first == Some("ConditionalCheckFailed") { Refused::Decided } else { Refused::Meanwhile })
+}
+
+/// Waits, so that those who met do not meet again.
+async fn pause(tried: u32) {
+    let most = FIRST_PAUSE_MS.saturating_mul(1 << tried.min(16)).min(LAST_PAUSE_MS);
+    let clock = SystemClock;
+    #[allow(clippy::cast_possible_truncation, reason = "a fraction of a small number")]
+    let ms = (clock.random() * most as f64) as i64;
+    clock.sleep_until(clock.now().plus(ms)).await;
 }
 
 fn head_item(head: &Head) -> Item {

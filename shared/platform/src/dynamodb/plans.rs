@@ -1,6 +1,7 @@
 //! The port of the plans: items of the deliveries table. A plan is one JSON document beside the attributes that
 //! conditions and the index need.
 
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::{Put, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use domain::audit::Decision;
 use domain::plan::{CHUNK, Frozen, Plan, PlanState};
@@ -107,6 +108,10 @@ impl Plans for DeliveryTable {
             .await;
         match put {
             Ok(_) => Ok(true),
+            // A decision about the plan is being written at this moment: whoever reads it again will see which.
+            Err(error) if error.as_service_error().is_some_and(PutItemError::is_transaction_conflict_exception) => {
+                Ok(false)
+            }
             // True when our own write was repeated underneath us after its answer was lost.
             Err(error) => Ok(lost_put(error)?.is_some_and(|there| there == after)),
         }
