@@ -1,12 +1,16 @@
 //! `explain`: what happened to a delivery, and what happens next.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use domain::delivery::{DeadReason, HeldReason, State};
 use domain::id::{DeliveryKey, EventId};
 use domain::kept_answer::KeptAnswer;
 use domain::outcome::Class;
+use domain::plan::{Plan, PlanState};
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::record::{Entry, Record};
 use domain::time::Millis;
+use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 
 use crate::action::Explain;
@@ -43,16 +47,42 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             }
         };
         let now = self.clock.now();
-        let history: Vec<Value> = record.history.iter().map(entry).collect();
-        let answer = self.store.kept_answer(&record.key).await?.as_ref().map(last_answer);
+        let plans = self.plans_of(&record).await?;
+        let history: Vec<Value> = record.history.iter().map(|e| entry(e, &plans)).collect();
+        let answer = self.store.kept_answer(&record.key).await?;
+        let taken_back = record.released_from.is_some()
+            && record.plan.as_ref().and_then(|id| plans.get(id)).is_some_and(|plan| gave_up(plan, &record));
+        let mut delivery = delivery(&record);
+        if matches!(record.state, State::Held(HeldReason::Paused | HeldReason::Disabled)) {
+            let because = self.store.endpoint_state(&record.state_key, true).await?.because;
+            delivery["held_because"] = json!(because);
+        }
         Ok(json!({
             "ok": true,
-            "delivery": delivery(&record),
+            "delivery": delivery,
             "history": history,
-            "last_answer": answer,
-            "next": next(&record, now),
+            "last_answer": answer.as_ref().map(last_answer),
+            "next": next(&record, taken_back, now) + &redirect(&record, answer.as_ref()),
         }))
     }
+
+    /// The plans that a record names.
+    async fn plans_of(&self, record: &Record) -> Result<BTreeMap<String, Plan>, Failure> {
+        let named = record.history.iter().filter_map(|entry| match entry {
+            Entry::Released { plan, .. } | Entry::Recalled { plan, .. } => Some(plan),
+            Entry::Attempt(_) => None,
+        });
+        let named: BTreeSet<&String> = named.chain(record.plan.as_ref()).collect();
+        // Fresh: the last sentence depends on whether the plan was aborted.
+        let found = try_join_all(named.iter().map(|id| self.store.plan(id, true))).await?;
+        Ok(found.into_iter().flatten().map(|plan| (plan.id.clone(), plan)).collect())
+    }
+}
+
+/// True when a plan takes back what it released and was not tried.
+fn gave_up(plan: &Plan, record: &Record) -> bool {
+    let stopped = |key: &str| plan.stopped.contains_key(key);
+    plan.state == PlanState::Aborted || stopped(record.key.endpoint.as_str()) || stopped(record.state_key.as_str())
 }
 
 fn delivery(record: &Record) -> Value {
@@ -92,7 +122,7 @@ fn delivery(record: &Record) -> Value {
     })
 }
 
-fn entry(entry: &Entry) -> Value {
+fn entry(entry: &Entry, plans: &BTreeMap<String, Plan>) -> Value {
     match entry {
         Entry::Attempt(attempt) => json!({
             "number": attempt.number,
@@ -112,10 +142,12 @@ fn entry(entry: &Entry) -> Value {
             "released_at": at.0,
             "plan": plan,
             "generation": generation,
+            "approval": plans.get(plan).map(|plan| &plan.approval),
         }),
         Entry::Recalled { at, plan } => json!({
             "recalled_at": at.0,
             "plan": plan,
+            "abort": plans.get(plan).map(|plan| &plan.abort),
         }),
     }
 }
@@ -134,8 +166,20 @@ fn last_answer(answer: &KeptAnswer) -> Value {
     })
 }
 
+/// A redirect is not followed: what to do about it.
+fn redirect(record: &Record, kept: Option<&KeptAnswer>) -> String {
+    let Some(last) = record.attempts().next_back() else { return String::new() };
+    if record.state == State::Delivered || !last.status.is_some_and(|status| (300..400).contains(&status)) {
+        return String::new();
+    }
+    let kept = kept.filter(|kept| kept.attempt == last.number);
+    let location = kept.and_then(|kept| kept.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location")));
+    let to = location.map_or_else(|| "elsewhere".to_owned(), |(_, value)| format!("to {value}"));
+    format!(" The receiver redirects {to}, and no redirect is followed: update the URL.")
+}
+
 /// One sentence on what will happen and when.
-fn next(record: &Record, now: Millis) -> String {
+fn next(record: &Record, taken_back: bool, now: Millis) -> String {
     match record.state {
         State::InFlight => match &record.lease {
             Some(lease) if lease.until > now => {
@@ -150,33 +194,47 @@ fn next(record: &Record, now: Millis) -> String {
         },
         State::Waiting(_) => {
             let due = record.due.unwrap_or(now);
+            if taken_back {
+                return format!("Its plan gave it up: it is taken back at its wake-up, due at {due}, and not sent.");
+            }
             format!("Attempt {} is due at {due}.", record.attempt.saturating_add(1))
         }
-        State::Held(reason) => match reason {
-            HeldReason::Removed => {
-                "Nothing by itself: its endpoint was removed. Register it again, then set it active.".to_owned()
-            }
-            HeldReason::Misconfigured => {
-                "Nothing by itself: repair the definition of its endpoint, then set it active.".to_owned()
-            }
-            HeldReason::Paused => "Nothing while its endpoint is paused; setting it active releases it.".to_owned(),
-            HeldReason::Disabled => "Nothing while its endpoint is disabled; setting it active releases it.".to_owned(),
-            HeldReason::Breaker => "Nothing until its endpoint answers again.".to_owned(),
-        },
+        State::Held(reason) => {
+            let held = match reason {
+                HeldReason::Removed => {
+                    "Nothing by itself: its endpoint was removed. Register it again, then set it active."
+                }
+                HeldReason::Misconfigured => {
+                    "Nothing by itself: repair the definition of its endpoint, then set it active."
+                }
+                HeldReason::Paused => "Nothing while its endpoint is paused; setting it active releases it.",
+                HeldReason::Disabled => "Nothing while its endpoint is disabled; setting it active releases it.",
+                HeldReason::Breaker => "Nothing until its endpoint answers again.",
+            };
+            let end = record.deliver_by.map(|by| format!(" If it is still held at {by}, its deliver_by ends it."));
+            held.to_owned() + &end.unwrap_or_default()
+        }
         State::Delivered => "Nothing: the endpoint accepted it.".to_owned(),
         State::Cancelled => "Nothing: it was cancelled and will not be sent.".to_owned(),
         State::Rejected(_) => "Nothing: the message was not accepted.".to_owned(),
+        State::DeadLettered(DeadReason::PayloadLost) => {
+            "Nothing: its payload is gone, and no plan can bring it back. Send it again as a new event.".to_owned()
+        }
+        State::DeadLettered(DeadReason::Expired) => {
+            "Nothing: its deadline passed, and a plan would only meet it again. Send it again as a new event."
+                .to_owned()
+        }
         State::DeadLettered(reason) => {
-            let advice = match reason {
+            let why = match reason {
                 DeadReason::Exhausted => "all its attempts failed",
                 DeadReason::Permanent => "the endpoint refused it for good",
                 DeadReason::Gone => "the endpoint says that it is gone",
                 DeadReason::Blocked => "the request was not allowed or could not be built",
-                DeadReason::Expired => "its deadline passed",
                 DeadReason::Crashed => "our own process died in several attempts",
-                DeadReason::PayloadLost => "its payload is gone, so it cannot be sent again",
+                DeadReason::Expired => "its deadline passed",
+                DeadReason::PayloadLost => "its payload is gone",
             };
-            format!("Nothing by itself: {advice}. Only an approved redrive plan brings it back.")
+            format!("Nothing by itself: {why}. Only an approved redrive plan brings it back.")
         }
     }
 }

@@ -81,13 +81,20 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         let who = call.who(action.operator.as_deref());
         let because =
             format!("operator {}{}: {}", who.name, if who.verified { "" } else { " (unverified)" }, action.reason);
-        let state_key = StateKey::stored(key.endpoint.as_str());
-        let request = CancelRequest { key, state_key, reason: action.reason.clone() };
-        let subject = format!("{} to {}", action.id, action.endpoint);
-        // Before it takes effect: a cancel that nobody wrote down would be worse than one that was written down twice.
-        let decision = decision(self.clock.now(), &who, "cancel", subject, &action.reason, json!({}));
-        self.store.record(decision).await?;
-        let done = cancel::cancel(&self.store, &request, &because, None, self.retention, self.clock.now()).await?;
+        // What is over already, or cancelled already, is no decision.
+        let foreseen = self.store.get(&key).await?.as_ref().and_then(cancel::foreseen);
+        let done = match foreseen {
+            Some(done) => done,
+            None => {
+                let state_key = StateKey::stored(key.endpoint.as_str());
+                let request = CancelRequest { key, state_key, reason: action.reason.clone() };
+                let subject = format!("{} to {}", action.id, action.endpoint);
+                // Before it takes effect: a cancel that nobody wrote down would be worse than one that was written down twice.
+                let decision = decision(self.clock.now(), &who, "cancel", subject, &action.reason, json!({}));
+                self.store.record(decision).await?;
+                cancel::cancel(&self.store, &request, &because, None, self.retention, self.clock.now()).await?
+            }
+        };
         tracing::info!(delivery.id = action.id, endpoint.key = action.endpoint, operator = who.name, operator.verified = who.verified, cancel.result = ?done, "cancel");
         let (result, message) = match done {
             Cancelled::Done => ("cancelled", "it will not be sent"),

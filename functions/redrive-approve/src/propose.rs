@@ -1,13 +1,13 @@
 //! `propose`: freezes a selection of dead letters, or of held deliveries, into a plan, for somebody to look at and approve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::audit::decision;
 use domain::delivery::{HeldReason, State};
 use domain::id::{EventId, StateKey, hex};
 use domain::outcome::Class;
 use domain::plan::{Frozen, MAX_DELIVERIES, MAX_ENDPOINTS, PROPOSAL_MS, Plan, PlanState, canaries_first, digest};
-use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans, Stored};
+use domain::ports::{Audit, Clock, Deliveries, EndpointStates, ItemKey, Payloads, Plans, StoreError, Stored};
 use domain::record::Record;
 use domain::summary::{self, Summary, largest};
 use domain::time::{DAY_MS, Millis, SECOND_MS};
@@ -30,6 +30,8 @@ const HOUR_MS: i64 = 3_600 * SECOND_MS;
 const WEEK_MS: i64 = 7 * DAY_MS;
 /// Items read at once.
 const PAGE: usize = 500;
+/// Events read at once, when they are named.
+const IDS_AT_ONCE: usize = 25;
 /// Left of an invocation for storing the plan, in milliseconds.
 const STORE_MS: i64 = 10_000;
 
@@ -66,7 +68,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             return Err(Refusal::new("too_many", message).with("count", json!(count)).into());
         }
         if !selection.complete {
-            return Err(Refusal::invalid("the selection did not fit into the time of one call: narrow the filter, for example by endpoint or time").into());
+            return Err(too_slow(&action.filter, count).into());
         }
         let state = chosen_state(&action.filter)?;
         if count == 0 {
@@ -155,6 +157,25 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         Ok(warnings)
     }
 
+    /// The deliveries of these events, to that endpoint or to all.
+    async fn of_events(&self, events: &[EventId], endpoint: Option<&str>) -> Result<Vec<Record>, StoreError> {
+        let Some(endpoint) = endpoint else {
+            let found = try_join_all(events.iter().map(|event| self.store.of_event(event))).await?;
+            return Ok(found.into_iter().flatten().collect());
+        };
+        let keys: Vec<ItemKey> = events.iter().map(|event| ItemKey::delivery(event.as_str(), endpoint)).collect();
+        let found = self.store.get_many(&keys).await?;
+        let mut records: Vec<Record> = found
+            .into_iter()
+            .filter_map(|stored| match stored {
+                Stored::Delivery(record) => Some(*record),
+                Stored::Rejected(_) | Stored::Unreadable(..) => None,
+            })
+            .collect();
+        records.sort_by(|a, b| a.key.event.as_str().cmp(b.key.event.as_str()));
+        Ok(records)
+    }
+
     async fn select(&self, filter: &Filter, until: Millis) -> Result<Selection, Failure> {
         let state = chosen_state(filter)?;
         let (after, before) =
@@ -182,16 +203,18 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
                     .with("count", json!(ids.len()))
                     .into());
             }
-            let distinct: std::collections::BTreeSet<&String> = ids.iter().collect();
-            for id in distinct {
+            let events = ids.iter().map(|id| EventId::parse(id)).collect::<Result<BTreeSet<_>, _>>();
+            let events: Vec<EventId> = events.map_err(Refusal::invalid)?.into_iter().collect();
+            for some in events.chunks(IDS_AT_ONCE) {
                 if self.clock.now() >= until {
                     selection.complete = false;
                     return Ok(selection);
                 }
-                let event = EventId::parse(id).map_err(Refusal::invalid)?;
-                for record in self.store.of_event(&event).await?.iter().filter(|r| matches(r)) {
-                    selection.add(record);
-                }
+                let mut found = self.of_events(some, filter.endpoint.as_deref()).await?;
+                found.retain(|record| matches(record));
+                let matched: BTreeSet<&EventId> = found.iter().map(|record| &record.key.event).collect();
+                selection.unmatched += some.len() - matched.len();
+                found.iter().for_each(|record| selection.add(record));
             }
             return Ok(selection);
         }
@@ -214,6 +237,20 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         }
         Ok(selection)
     }
+}
+
+/// What to do when the time of a call was too short for the selection.
+fn too_slow(filter: &Filter, read: usize) -> Refusal {
+    let message = match &filter.ids {
+        Some(ids) => format!(
+            "only {read} deliveries of {} ids could be read in the time of one call: give fewer ids, in several proposals, or name their endpoint",
+            ids.len()
+        ),
+        None => format!(
+            "{read} deliveries matched when the time of one call was over: narrow the filter, for example by endpoint or time"
+        ),
+    };
+    Refusal::invalid(message)
 }
 
 /// The filter as it was asked, for the record. A list of ids can be long; the digest covers it, so its length is enough.
@@ -255,6 +292,8 @@ struct Selection {
     payload_lost: u32,
     removed: u32,
     misconfigured: u32,
+    /// Events that were named and have no delivery that matches.
+    unmatched: usize,
 }
 
 impl Selection {
@@ -327,6 +366,7 @@ impl Selection {
         let warning = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let count = |count: u32| count as usize;
         [
+            warning(self.unmatched, "of the ids have no delivery that matches, and are left out"),
             warning(count(self.may_have_it), "may have been received already: an attempt ended without an answer"),
             warning(over(&self.deadlines), "have passed their deliver_by and would be dead-lettered again"),
             warning(ending(&self.deadlines), "have a deliver_by within the next 24 hours"),

@@ -3,6 +3,7 @@
 use crate::delivery::State;
 use crate::message::CancelRequest;
 use crate::ports::{Created, Deliveries, StoreError, Swapped};
+use crate::record::Record;
 use crate::settings::Retention;
 use crate::time::Millis;
 use crate::transition;
@@ -32,6 +33,17 @@ pub async fn by_producer(
     cancel(deliveries, request, &because, sender, retention, now).await
 }
 
+/// What a cancel of this record answers without changing anything: it was cancelled already, or it is too late. `None`: it
+/// would change something.
+pub const fn foreseen(record: &Record) -> Option<Cancelled> {
+    match record.state {
+        State::InFlight if record.cancel_requested => Some(Cancelled::Requested),
+        State::Cancelled => Some(Cancelled::Done),
+        State::Delivered | State::DeadLettered(_) | State::Rejected(_) => Some(Cancelled::TooLate(record.state)),
+        State::InFlight | State::Waiting(_) | State::Held(_) => None,
+    }
+}
+
 /// Cancels. `because` is who and why, for the record.
 pub async fn cancel(
     deliveries: &impl Deliveries,
@@ -53,15 +65,10 @@ pub async fn cancel(
                 }
             }
         };
-        let answer = match record.state {
-            State::Waiting(_) | State::Held(_) => Cancelled::Done,
-            State::InFlight if record.cancel_requested => return Ok(Cancelled::Requested),
-            State::InFlight => Cancelled::Requested,
-            State::Cancelled => return Ok(Cancelled::Done),
-            State::Delivered | State::DeadLettered(_) | State::Rejected(_) => {
-                return Ok(Cancelled::TooLate(record.state));
-            }
-        };
+        if let Some(answer) = foreseen(&record) {
+            return Ok(answer);
+        }
+        let answer = if record.state == State::InFlight { Cancelled::Requested } else { Cancelled::Done };
         let next = transition::cancel(&record, because, retention, now)?;
         match deliveries.swap(&record, &next).await? {
             Swapped::Done => return Ok(answer),

@@ -13,6 +13,7 @@ mod chain;
 mod citations;
 mod documents;
 mod endpoints;
+mod explanations;
 mod items;
 mod own_writes;
 mod purity;

@@ -19,12 +19,12 @@ use testkit::sender::status;
 
 use crate::world::{START, World, config};
 
-fn approve(proposed: &Value, redrive_id: &str) -> Value {
+pub fn approve(proposed: &Value, redrive_id: &str) -> Value {
     json!({"action": "approve", "plan_id": proposed["plan_id"], "digest": proposed["digest"], "redrive_id": redrive_id, "reason": "fixed", "operator": "bea"})
 }
 
 /// A world with so many dead letters of each endpoint.
-async fn dead(endpoints: &[&str], each: usize) -> World {
+pub async fn dead(endpoints: &[&str], each: usize) -> World {
     let world = World::new();
     for endpoint in endpoints {
         world.register(endpoint);
@@ -379,7 +379,7 @@ async fn a_proposal_warns_of_an_endpoint_that_takes_nothing_and_tells_classes_an
 }
 
 /// Dead letters of endpoint `p` that differ from the first one in this.
-async fn dead_letters(world: &World, changes: &[&dyn Fn(&mut Record)]) {
+pub async fn dead_letters(world: &World, changes: &[&dyn Fn(&mut Record)]) {
     let failed = Finished {
         class: Class::Permanent,
         phase: Phase::Head,
@@ -494,6 +494,33 @@ async fn a_proposal_of_yesterday_is_expired_for_everybody() {
         assert_eq!(plan_of(&world, &old).await["state"], "expired");
     }
     assert_eq!(world.act(approve(&fresh, "r")).await["ok"], true);
+}
+
+#[tokio::test]
+async fn named_events_are_found_with_and_without_their_endpoint_and_those_that_are_not_are_counted() {
+    let world = dead(&["p", "q"], 30).await;
+    let ids: Vec<String> = (0..30).map(|i| format!("p{i}")).chain(["q0".to_owned(), "nobody".to_owned()]).collect();
+    let all = world.act(json!({"action": "propose", "filter": {"ids": ids}})).await;
+    let of_p = world.act(json!({"action": "propose", "filter": {"ids": ids, "endpoint": "p"}})).await;
+    assert_eq!((&all["by_endpoint"], &of_p["by_endpoint"]), (&json!({"p": 30, "q": 1}), &json!({"p": 30})));
+    let left_out = |count: u32| json!([format!("{count} of the ids have no delivery that matches, and are left out")]);
+    assert_eq!((&all["warnings"], &of_p["warnings"]), (&left_out(1), &left_out(2)));
+    let late = world.act_within(json!({"action": "propose", "filter": {"ids": ids}}), 1).await;
+    let message = late["error"]["message"].as_str().unwrap();
+    assert!(message.contains("give fewer ids") && !message.contains("or time"), "{message}");
+}
+
+#[tokio::test]
+async fn a_cancel_that_can_change_nothing_is_no_decision() {
+    let world = dead(&["p"], 1).await;
+    let cancel = |id: &str| json!({"action": "cancel", "id": id, "endpoint": "p", "reason": "withdrawn"});
+    assert_eq!(world.act(cancel("p0")).await["error"]["code"], "conflict", "a dead letter");
+    assert_eq!(world.table.head().await.unwrap().seq, 0);
+    for _ in 0..2 {
+        let answer = world.act(cancel("later")).await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        assert_eq!(world.table.head().await.unwrap().seq, 1, "the second time it is cancelled already");
+    }
 }
 
 #[tokio::test]
