@@ -34,6 +34,7 @@ pub struct Stack {
     pub(crate) dynamodb: aws_sdk_dynamodb::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) lambda: aws_sdk_lambda::Client,
+    pub(crate) events: aws_sdk_eventbridge::Client,
     operator: OperatorUrl,
     /// None where nobody has a name: on the emulator.
     sts: Option<aws_sdk_sts::Client>,
@@ -145,6 +146,7 @@ impl Stack {
             dynamodb: aws_sdk_dynamodb::Client::new(config),
             sqs: aws_sdk_sqs::Client::new(config),
             lambda: aws_sdk_lambda::Client::from_conf(lambda),
+            events: aws_sdk_eventbridge::Client::new(config),
             sts: names.endpoint_url.is_none().then(|| aws_sdk_sts::Client::new(config)),
             names,
         })

@@ -72,6 +72,10 @@ pub struct Names {
     pub retry_dlq_url: String,
     /// The deliveries table.
     pub deliveries_table: String,
+    /// The rule of the arm run.
+    pub arm_rule: String,
+    /// The rule of the reconcile run.
+    pub reconcile_rule: String,
     /// Where AWS is, if it is not AWS.
     pub endpoint_url: Option<String>,
     /// The region that the description names.
@@ -100,6 +104,8 @@ impl Names {
             intake_dlq_url: output("IntakeDlqUrl")?,
             retry_dlq_url: output("RetryDlqUrl")?,
             deliveries_table: output("DeliveriesTableName")?,
+            arm_rule: output("ArmRuleName")?,
+            reconcile_rule: output("ReconcileRuleName")?,
             endpoint_url: None,
             region: None,
         })
@@ -134,6 +140,8 @@ impl Names {
             intake_dlq_url: word("/intake_dlq_url")?,
             retry_dlq_url: word("/retry_dlq_url")?,
             deliveries_table: word("/deliveries_table")?,
+            arm_rule: word("/rules/arm")?,
+            reconcile_rule: word("/rules/reconcile")?,
             endpoint_url: word("/endpoint_url").ok(),
             region: word("/region").ok(),
         })
@@ -186,6 +194,11 @@ mod tests {
                 description.insert(key, output)
             };
         }
+        let rules = "\"rules\": {\"arm\": outputs[\"ArmRuleName\"], \"reconcile\": outputs[\"ReconcileRuleName\"]}";
+        assert!(root("local/stack.py").contains(rules));
+        let rules = [("arm", "ArmRuleName"), ("reconcile", "ReconcileRuleName")];
+        let rules = rules.map(|(key, output)| (key.to_owned(), Value::from(output)));
+        description.insert("rules".to_owned(), Value::Object(rules.into_iter().collect()));
         // An emulator has URLs of its own.
         description.insert("operator_url".to_owned(), "OperatorUrl".into());
         description.insert("functions".to_owned(), Value::Object(functions));

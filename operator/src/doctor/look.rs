@@ -1,13 +1,13 @@
 //! Reads the parts from AWS. A part that cannot be read is left out and named; it does not hide the others.
 
 use aws_sdk_lambda::error::DisplayErrorContext;
-use aws_sdk_lambda::types::EventSourceMappingConfiguration;
+use aws_sdk_lambda::types::{EventSourceMappingConfiguration, InvocationType};
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::Value;
 
-use super::{Failed, Function, Mapping, Parts, Queue, Table};
+use super::{Failed, Function, Mapping, Parts, Queue, Rule, Table};
 use crate::aws::Stack;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::outside::Inspect;
 
 /// The alias that carries the URL of the operator function.
@@ -25,6 +25,9 @@ impl Inspect for Stack {
             operator: self.function(&names.operator_function, None).await.map_err(&mut keep).ok(),
             operator_alias: self.function(&names.operator_function, Some(ALIAS)).await.map_err(&mut keep).ok(),
             url_auth: self.url_auth().await.map_err(&mut keep).ok(),
+            may_imitate: self.may_imitate().await.map_err(&mut keep).ok(),
+            arm_rule: self.rule("arm", &names.arm_rule).await.map_err(&mut keep).ok(),
+            reconcile_rule: self.rule("reconcile", &names.reconcile_rule).await.map_err(&mut keep).ok(),
             deliver_mappings: self.mappings(&names.deliver_function).await.map_err(&mut keep).ok(),
             schedule_mappings: self.mappings(&names.schedule_function).await.map_err(&mut keep).ok(),
             intake: self.queue("intake queue", &names.intake_queue_url).await.map_err(&mut keep).ok(),
@@ -44,7 +47,10 @@ impl Stack {
         let what = format!("reading the configuration of {name}");
         let answer = read.map_err(|e| Failure::of_aws(&what, &DisplayErrorContext(e).to_string()))?;
         let variables = answer.environment().and_then(|environment| environment.variables());
+        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         Ok(Function {
+            arn: text(answer.function_arn()),
+            role: text(answer.role()),
             timeout_seconds: i64::from(answer.timeout().unwrap_or_default()),
             variables: variables.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
         })
@@ -56,6 +62,36 @@ impl Stack {
             Failure::of_aws("reading the URL of the operator function", &DisplayErrorContext(e).to_string())
         })?;
         Ok(answer.auth_type().as_str().to_owned())
+    }
+
+    /// Whether this caller may invoke the alias of the URL past the URL. Nothing runs: AWS only judges the call.
+    async fn may_imitate(&self) -> Result<bool, Failure> {
+        let what = "whether a plain invoke of the alias `live` is denied";
+        if self.names.endpoint_url.is_some() {
+            let message = format!("{what}: there is nobody to deny it on the emulator");
+            return Err(Failure::new(Exit::Done, "emulator", message));
+        }
+        let judged = self.lambda.invoke().function_name(&self.names.operator_function).qualifier(ALIAS);
+        match judged.invocation_type(InvocationType::DryRun).send().await {
+            Ok(_) => Ok(true),
+            Err(error) => match Failure::of_aws(what, &DisplayErrorContext(error).to_string()) {
+                denied if denied.code == "no_permission" => Ok(false),
+                failure => Err(failure),
+            },
+        }
+    }
+
+    async fn rule(&self, run: &str, name: &str) -> Result<Rule, Failure> {
+        let what = format!("reading the rule of the {run} run");
+        let failed = |text: String| Failure::of_aws(&what, &text);
+        let rule = self.events.describe_rule().name(name).send().await;
+        let rule = rule.map_err(|e| failed(DisplayErrorContext(e).to_string()))?;
+        let targets = self.events.list_targets_by_rule().rule(name).send().await;
+        let targets = targets.map_err(|e| failed(DisplayErrorContext(e).to_string()))?;
+        Ok(Rule {
+            state: rule.state().map_or_else(String::new, |state| state.as_str().to_owned()),
+            targets: targets.targets().iter().map(|target| target.arn().to_owned()).collect(),
+        })
     }
 
     async fn mappings(&self, function: &str) -> Result<Vec<Mapping>, Failure> {

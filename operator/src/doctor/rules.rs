@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::settings::{INTAKE_MAX_RECEIVES, RETRY_MAX_RECEIVES, Reader};
 use serde_json::{Value, json};
 
-use super::{Finding, Function, Mapping, Parts, Queue, Table};
+use super::{Finding, Function, Mapping, Parts, Queue, Rule, Table};
 
 /// A queue's visibility timeout is so many times the timeout of its function, as Lambda asks for.
 const VISIBILITY_FACTOR: i64 = 6;
@@ -65,7 +65,68 @@ pub(super) fn check(parts: &Parts) -> Vec<Finding> {
             "publish a version and move the alias to it; a deploy of the template does both",
         );
     }
+    if let Some(may_imitate) = parts.may_imitate {
+        findings.rule(
+            !may_imitate,
+            "you may invoke the alias `live` of the operator function past its URL: a plain invoke can imitate the URL call of somebody else, and its decision would count as verified",
+            "grant lambda:InvokeFunction on the alias only under the condition lambda:InvokedViaFunctionUrl, to administrators too by a Deny without it; plain invokes go to the function without the alias (README, Permissions)",
+        );
+    }
+    roles(&mut findings, parts);
+    for (run, rule) in [("arm", &parts.arm_rule), ("reconcile", &parts.reconcile_rule)] {
+        if let Some(rule) = rule {
+            scheduled(&mut findings, run, rule, parts.sweep.as_ref());
+        }
+    }
     findings.0
+}
+
+/// The functions, by the names of the design.
+fn functions(parts: &Parts) -> [(&'static str, &Option<Function>); 4] {
+    [
+        ("deliver", &parts.deliver),
+        ("schedule-retry", &parts.schedule),
+        ("dlq-sweep", &parts.sweep),
+        ("redrive-approve", &parts.operator),
+    ]
+}
+
+/// Each function has a role of its own; what a role allows is not looked at.
+fn roles(findings: &mut Findings, parts: &Parts) {
+    let mut by_role: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, function) in functions(parts) {
+        if let Some(function) = function {
+            by_role.entry(&function.role).or_default().push(name);
+        }
+    }
+    for names in by_role.values() {
+        findings.rule(
+            names.len() == 1,
+            format!("{} run with the same role: each may do what only the other needs", names.join(" and ")),
+            "give each its own role back; a deploy of the template does",
+        );
+    }
+}
+
+fn scheduled(findings: &mut Findings, run: &str, rule: &Rule, sweep: Option<&Function>) {
+    let missing = if run == "arm" {
+        "waits of more than 15 minutes are found by the reconcile run only, and late"
+    } else {
+        "lost wake-ups, expired attempts and the transport DLQs are repaired by nobody"
+    };
+    findings.rule(
+        rule.state.starts_with("ENABLED"),
+        format!("the rule of the {run} run is {}: {missing}", rule.state),
+        "enable it: `aws events enable-rule`, unless somebody switched it off for a reason",
+    );
+    let Some(sweep) = sweep else { return };
+    findings.rule(
+        rule.targets
+            .iter()
+            .any(|target| target.strip_prefix(&sweep.arn).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))),
+        format!("the rule of the {run} run does not start dlq-sweep: {missing}"),
+        "give it its target back; a deploy of the template does",
+    );
 }
 
 fn number(function: &Function, name: &str) -> Option<i64> {
@@ -120,14 +181,8 @@ fn times(findings: &mut Findings, deliver: &Function, parts: &Parts) {
 
 /// A variable that several functions have says the same to each.
 fn environments(findings: &mut Findings, parts: &Parts) {
-    let functions = [
-        ("deliver", &parts.deliver),
-        ("schedule-retry", &parts.schedule),
-        ("dlq-sweep", &parts.sweep),
-        ("redrive-approve", &parts.operator),
-    ];
     let mut values: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for (function, part) in functions {
+    for (function, part) in functions(parts) {
         for (name, value) in part.iter().flat_map(|function| &function.variables) {
             values.entry(name).or_default().entry(value).or_default().push(function);
         }

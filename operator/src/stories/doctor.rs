@@ -1,12 +1,12 @@
-use crate::doctor::{Failed, Function, Mapping, Parts, Queue, Table};
+use crate::doctor::{Failed, Function, Mapping, Parts, Queue, Rule, Table};
 use crate::exit::Exit;
 use crate::fakes::Fake;
 
 const FILTER: &str = r#"{"eventName": ["INSERT", "MODIFY"], "dynamodb": {"NewImage": {"state": {"S": ["waiting"]}}}}"#;
 
-fn function(timeout_seconds: i64, variables: &[(&str, &str)]) -> Option<Function> {
+fn function(name: &str, timeout_seconds: i64, variables: &[(&str, &str)]) -> Option<Function> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Some(Function { timeout_seconds, variables })
+    Some(Function { arn: format!("arn:{name}"), role: format!("arn:role/{name}"), timeout_seconds, variables })
 }
 
 fn queue(name: &str, visibility_seconds: i64, days: i64, receives: Option<i64>) -> Option<Queue> {
@@ -24,12 +24,20 @@ fn mapping(source: &str) -> Mapping {
     }
 }
 
+fn rule(state: &str, target: &str) -> Option<Rule> {
+    Some(Rule { state: state.to_owned(), targets: vec![target.to_owned()] })
+}
+
 /// A stack as the template makes it.
 fn sound() -> Parts {
-    let operator =
-        function(60, &[("DELIVERIES_TABLE", "d"), ("RECORD_RETENTION_DAYS", "30"), ("OPERATOR_ALIAS", "live")]);
+    let operator = function(
+        "operator",
+        60,
+        &[("DELIVERIES_TABLE", "d"), ("RECORD_RETENTION_DAYS", "30"), ("OPERATOR_ALIAS", "live")],
+    );
     Parts {
         deliver: function(
+            "deliver",
             45,
             &[
                 ("DELIVERIES_TABLE", "d"),
@@ -42,14 +50,18 @@ fn sound() -> Parts {
                 ("PAYLOAD_RETENTION_DAYS", "30"),
             ],
         ),
-        schedule: function(30, &[("RETRY_QUEUE_URL", "https://q/retry")]),
+        schedule: function("schedule", 30, &[("RETRY_QUEUE_URL", "https://q/retry")]),
         sweep: function(
+            "sweep",
             60,
             &[("DELIVERIES_TABLE", "d"), ("RETRY_QUEUE_URL", "https://q/retry"), ("LEASE_SECONDS", "60")],
         ),
         operator: operator.clone(),
         operator_alias: operator,
         url_auth: Some("AWS_IAM".to_owned()),
+        may_imitate: Some(false),
+        arm_rule: rule("ENABLED", "arn:sweep"),
+        reconcile_rule: rule("ENABLED", "arn:sweep"),
         deliver_mappings: Some(vec![mapping("arn:intake"), mapping("arn:retry")]),
         schedule_mappings: Some(vec![Mapping {
             filters: vec![FILTER.to_owned()],
@@ -119,6 +131,12 @@ fn each_rule_finds_what_breaks_it_and_nothing_else() {
         ("has no filter", |p| p.schedule_mappings.as_mut().unwrap()[0].filters.clear()),
         ("one bad record blocks", |p| p.schedule_mappings.as_mut().unwrap()[0].max_retries = Some(-1)),
         ("anybody may decide", |p| p.url_auth = Some("NONE".to_owned())),
+        ("past its URL", |p| p.may_imitate = Some(true)),
+        ("the arm run is DISABLED", |p| p.arm_rule = rule("DISABLED", "arn:sweep")),
+        ("the reconcile run does not start dlq-sweep", |p| p.reconcile_rule = rule("ENABLED", "arn:sweeper")),
+        ("deliver and dlq-sweep run with the same role", |p| {
+            p.sweep.as_mut().unwrap().role = "arn:role/deliver".to_owned()
+        }),
         ("runs with other settings", |p| set(&mut p.operator_alias, "RECORD_RETENTION_DAYS", "20")),
     ];
     for (part, breaks) in cases {
@@ -156,6 +174,13 @@ fn what_could_not_be_read_is_named_and_is_not_called_sound() {
     let ran = fake.run("doctor");
     assert!(ran.exit == Exit::Denied && ran.out.contains("not looked at: reading the table"), "{ran:?}");
     assert_eq!(fake.run("doctor --json").json()["unread"][0], "reading the table: no permission");
+    let mut emulated = sound();
+    emulated.may_imitate = None;
+    emulated.unread.push(Failed { message: "nobody to deny it".to_owned(), exit: Exit::Done });
+    let ran = of(emulated.clone()).run("doctor");
+    assert!(ran.exit == Exit::Done && ran.out.contains("not looked at: nobody to deny it"), "{ran:?}");
+    emulated.unread.push(Failed { message: "no permission".to_owned(), exit: Exit::Denied });
+    assert_eq!(of(emulated).run("doctor").exit, Exit::Denied);
     let nothing = of(Parts::default()).run("doctor");
     assert_eq!(nothing.exit, Exit::Done, "every rule is silent about what is not there");
 }
