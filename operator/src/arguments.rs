@@ -36,7 +36,7 @@ pub struct Global {
     /// Agree to what would be asked
     #[arg(long, short = 'y', global = true)]
     pub yes: bool,
-    /// Who decides, for the record [default: the caller as AWS knows it, or $USER]
+    /// Who decides, for the record; ignored where AWS vouches for the caller [default: the caller as AWS knows it, or $USER]
     #[arg(long, global = true, value_name = "NAME")]
     pub operator: Option<String>,
     /// Whether to use colours: auto, always or never

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
-use crate::session::{Paint, Session, plain, table};
+use crate::session::{Paint, Session, plain};
 use crate::when::{self, Point};
 
 /// The most entries that the operator function gives at once.
@@ -35,7 +35,25 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Read the whole chain, and check that nothing was changed, left out or put in
-    Verify,
+    Verify(Verify),
+}
+
+/// `audit verify`
+#[derive(Debug, Args)]
+struct Verify {
+    /// The end that `audit verify` showed at an earlier time: it must still be there
+    #[arg(long, value_name = "SEQ:HASH", value_parser = noted)]
+    head: Option<Head>,
+}
+
+fn noted(text: &str) -> Result<Head, String> {
+    let (seq, hash) = text.split_once(':').unwrap_or_default();
+    match seq.parse() {
+        Ok(seq) if seq > 0 && hash.len() == 64 && hash.bytes().all(|c| c.is_ascii_hexdigit()) => {
+            Ok(Head { seq, hash: hash.to_ascii_lowercase() })
+        }
+        Ok(_) | Err(_) => Err("must be as `audit verify` showed it: a number, a colon, 64 hex digits".to_owned()),
+    }
 }
 
 /// What was read.
@@ -48,8 +66,8 @@ struct Chain {
 /// Lists or verifies.
 pub async fn run<W: World>(session: &mut Session<'_, W>, arguments: &Arguments) -> Result<Exit, Failure> {
     let outside = session.connect().await?;
-    match arguments.command {
-        Some(Command::Verify) => verified(session, &outside).await,
+    match &arguments.command {
+        Some(Command::Verify(verify)) => verified(session, &outside, verify.head.as_ref()).await,
         None => list(session, &outside, arguments).await,
     }
 }
@@ -85,7 +103,7 @@ fn shown<W: World>(session: &Session<'_, W>, entries: &[Value], older: usize) ->
             word(&entry["reason"]),
         ]
     });
-    let mut text = table(&["SEQ", "WHEN", "WHO", "WHAT", "ABOUT", "WHY"], rows.collect());
+    let mut text = session.table(&["SEQ", "WHEN", "WHO", "WHAT", "ABOUT", "WHY"], rows.collect());
     text.push('\n');
     if older > 0 {
         text.push_str(&format!("\n{older} older ones are not shown: --limit\n"));
@@ -93,19 +111,29 @@ fn shown<W: World>(session: &Session<'_, W>, entries: &[Value], older: usize) ->
     text
 }
 
-async fn verified<W: World>(session: &mut Session<'_, W>, outside: &W::Outside) -> Result<Exit, Failure> {
-    let mut verdict = Ok(0);
+async fn verified<W: World>(
+    session: &mut Session<'_, W>,
+    outside: &W::Outside,
+    noted: Option<&Head>,
+) -> Result<Exit, Failure> {
+    let mut verdict = Ok(Head::default());
     for _ in 0..READS {
-        verdict = judged(&read(outside, None).await?);
+        verdict = judged(&read(outside, None).await?, noted);
         if verdict.is_ok() {
             break;
         }
     }
     let (document, text, exit) = match verdict {
-        Ok(count) => {
+        Ok(end) => {
             let holds = session.paint(Paint::Green, "holds");
-            let text = format!("The chain {holds}: {count} decisions, none changed, left out or put in.");
-            (json!({"ok": true, "holds": true, "entries": count}), text, Exit::Done)
+            let mut text = format!("The chain {holds}: {} decisions, none changed, left out or put in", end.seq);
+            text.push_str(noted.map_or("", |_| ", and the end that was noted is among them"));
+            text.push_str(".\n");
+            if end.seq > 0 {
+                text.push_str(&format!("Its end is {}:{}\n", end.seq, end.hash));
+            }
+            let head = json!({"seq": end.seq, "hash": end.hash});
+            (json!({"ok": true, "holds": true, "entries": end.seq, "head": head}), text, Exit::Done)
         }
         Err(why) => {
             let text = format!(
@@ -119,8 +147,8 @@ async fn verified<W: World>(session: &mut Session<'_, W>, outside: &W::Outside) 
     Ok(exit)
 }
 
-/// How many entries hold, or the first thing that is wrong.
-fn judged(chain: &Chain) -> Result<u64, String> {
+/// The end of a chain that holds, or the first thing that is wrong.
+fn judged(chain: &Chain, noted: Option<&Head>) -> Result<Head, String> {
     let entry = |value: &Value| {
         serde_json::from_value::<Entry>(value.clone())
             .map_err(|e| format!("entry {} cannot be read: {e}", value["seq"]))
@@ -130,7 +158,17 @@ fn judged(chain: &Chain) -> Result<u64, String> {
     entries.sort_by_key(|entry| entry.seq);
     let (known, newer) = entries.split_at(entries.partition_point(|entry| entry.seq <= chain.head.seq));
     verify(&Head::default(), known, &chain.head)?;
-    verify(&chain.head, newer, &newer.last().map_or_else(|| chain.head.clone(), Entry::head))
+    let end = newer.last().map_or_else(|| chain.head.clone(), Entry::head);
+    verify(&chain.head, newer, &end)?;
+    match noted {
+        Some(noted) if end.seq < noted.seq => {
+            Err(format!("it ends at entry {}, before entry {} that was noted", end.seq, noted.seq))
+        }
+        Some(noted) if !entries.iter().any(|entry| entry.head() == *noted) => {
+            Err(format!("entry {} is not the one that was noted", noted.seq))
+        }
+        Some(_) | None => Ok(end),
+    }
 }
 
 async fn read<O: Operator>(outside: &O, after: Option<String>) -> Result<Chain, Failure> {

@@ -73,6 +73,8 @@ fn told<W: World>(session: &Session<'_, W>, answer: &Value, commands: &[String])
     row("deliver by", time(&delivery["deliver_by"]));
     row("lease until", time(&delivery["lease_until"]));
     row("plan", word(&delivery["plan"]));
+    // Inline URLs of one origin share it; it is what `endpoint pause` takes for them.
+    row("state key", word(&delivery["state_key"]).filter(|key| Some(key) != word(&delivery["endpoint"]).as_ref()));
     let payload = delivery["payload_bytes"].as_u64().map(|bytes| {
         let kept = time(&delivery["payload_kept_until"])
             .map_or_else(|| ", not kept any more".to_owned(), |t| format!(", kept until {t}"));
@@ -123,7 +125,8 @@ fn may_have_it(delivery: &Value) -> Option<&'static str> {
 
 fn timeline<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
     let history = answer["history"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if history.is_empty() {
+    let stands = stands(session, &answer["delivery"]);
+    if history.is_empty() && stands.is_none() {
         return "\nNothing was tried yet.\n".to_owned();
     }
     let mut text = "\nWhat happened:\n".to_owned();
@@ -134,17 +137,45 @@ fn timeline<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
         }
         text.push_str(&format!("  {}\n", event(session, entry)));
     }
+    text.extend(stands.map(|stands| format!("  {stands}\n")));
     text
+}
+
+/// How it came to where it stands, when that was no attempt.
+fn stands<W: World>(session: &Session<'_, W>, delivery: &Value) -> Option<String> {
+    let since = delivery["since"].as_i64().map(|at| session.time(Millis(at)))?;
+    let reason = word(&delivery["reason"]).unwrap_or_default();
+    let because = |field: &str| word(&delivery[field]).map(|why| format!(": {why}")).unwrap_or_default();
+    Some(match (delivery["state"].as_str()?, reason.as_str()) {
+        ("held", _) => format!("{since}  held ({reason}){}", because("held_because")),
+        ("waiting", "deferred") => format!("{since}  put off to a later time"),
+        ("cancelled", _) => format!("{since}  cancelled{}", because("cancelled_because")),
+        _ => return None,
+    })
+}
+
+/// Who decided something about a plan, and why.
+fn decided(decision: &Value) -> String {
+    let by = word(&decision["by"]["name"]).map(|name| {
+        let verified = if decision["by"]["verified"] == json!(true) { "" } else { " (unverified)" };
+        format!(", by {name}{verified}: {}", word(&decision["reason"]).unwrap_or_default())
+    });
+    by.unwrap_or_default()
 }
 
 fn event<W: World>(session: &Session<'_, W>, entry: &Value) -> String {
     let time = |name: &str| entry[name].as_i64().map(|at| session.time(Millis(at))).unwrap_or_default();
     let plan = word(&entry["plan"]).unwrap_or_default();
     if entry.get("released_at").is_some() {
-        return format!("{}  released by {plan}, into generation {}", time("released_at"), entry["generation"]);
+        let by = decided(&entry["approval"]);
+        return format!("{}  released by {plan}, into generation {}{by}", time("released_at"), entry["generation"]);
     }
     if entry.get("recalled_at").is_some() {
-        return format!("{}  taken back, not tried: {plan} was aborted", time("recalled_at"));
+        let why = match &entry["abort"] {
+            Value::Null => "gave it up".to_owned(),
+            abort => format!("was aborted{}", decided(abort)),
+        };
+        return format!("{}  taken back, not tried: {plan} {why}", time("recalled_at"));
     }
     let class = word(&entry["class"]).unwrap_or_default();
     let paint = if class == "accepted" { Paint::Green } else { Paint::Red };

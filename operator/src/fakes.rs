@@ -119,8 +119,14 @@ impl Fake {
             _ => None,
         };
         let words = std::iter::once("redeliver".to_owned()).chain(words(line)).map(Into::into).collect();
-        let io =
-            Io { stdin: &mut BufReader::new(input), stdout: &mut out, stderr: &mut err, asks: terminal, shows: false };
+        let io = Io {
+            stdin: &mut BufReader::new(input),
+            stdout: &mut out,
+            stderr: &mut err,
+            asks: terminal,
+            shows: false,
+            width: None,
+        };
         let exit = futures_util::FutureExt::now_or_never(crate::run_in(self, words, &environment, io));
         let exit = exit.expect("nothing in this world makes anybody wait");
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -128,11 +134,10 @@ impl Fake {
     }
 
     fn up(&self) -> Result<(), Failure> {
-        self.state
-            .down
-            .borrow()
-            .as_ref()
-            .map_or(Ok(()), |text| Err(Failure::of_aws("reading the endpoints table", text)))
+        self.state.down.borrow().as_ref().map_or(Ok(()), |text| match text.as_str() {
+            "operator_function" => Err(Failure::new(Exit::Own, text, "the operator function failed")),
+            text => Err(Failure::of_aws("reading the endpoints table", text)),
+        })
     }
 }
 

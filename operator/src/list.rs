@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
-use crate::session::{Session, plain, table};
+use crate::session::{Session, plain};
 use crate::when;
 
 /// The most items that the operator function gives at once.
@@ -98,7 +98,7 @@ fn shown<W: World>(session: &Session<'_, W>, arguments: &Arguments, items: &[Val
         ]
     });
     let header = ["ID", "ENDPOINT", "REASON", "ATTEMPT", "GENERATION", "AGE", "DUE"];
-    let mut text = table(&header, rows.collect());
+    let mut text = session.table(&header, rows.collect());
     text.push_str(&format!("\n\n{} {}", items.len(), arguments.state));
     text.push_str(if more { "; there are more: --limit, or --all" } else { "" });
     text.push_str(". One of them in full: `redeliver explain ID`\n");

@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         stderr: &mut stderr().lock(),
         asks: stdin().is_terminal() && stderr().is_terminal(),
         shows: stdout().is_terminal(),
+        width: terminal_size::terminal_size_of(stdout()).map(|(width, _)| width.0),
     };
     let exit = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {

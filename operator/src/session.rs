@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, ErrorKind, Write};
 
+use comfy_table::{ColumnConstraint, ContentArrangement};
 use domain::ports::Clock;
 use domain::time::Millis;
 use serde_json::Value;
@@ -26,6 +27,8 @@ pub struct Io<'a> {
     pub asks: bool,
     /// Standard output is a terminal.
     pub shows: bool,
+    /// So many columns wide, if it is one.
+    pub width: Option<u16>,
 }
 
 /// Looks up a variable of the environment.
@@ -116,6 +119,16 @@ impl<W: World> Session<'_, W> {
         Err(Failure::new(Exit::Conflict, "not_confirmed", "nothing was changed"))
     }
 
+    /// The text of a file; `-` is standard input.
+    pub fn text_of(&mut self, option: &str, path: &str) -> Result<String, Failure> {
+        let mut text = String::new();
+        let read = match path {
+            "-" => self.io.stdin.read_to_string(&mut text).map(|_| text),
+            path => std::fs::read_to_string(path),
+        };
+        read.map_err(|error| Failure::invalid(format!("{option} {path}: {error}")))
+    }
+
     /// All of standard input, for secrets.
     pub fn secret_input(&mut self) -> Result<Zeroizing<String>, Failure> {
         let mut text = Zeroizing::new(String::new());
@@ -142,6 +155,11 @@ impl<W: World> Session<'_, W> {
         if wanted { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
+    /// A table that fits the terminal.
+    pub fn table(&self, header: &[&str], rows: Vec<Vec<String>>) -> String {
+        table(header, rows, self.io.width)
+    }
+
     /// A time for people.
     pub fn time(&self, at: Millis) -> String {
         when::shown(at, self.now(), &self.world.zone())
@@ -163,12 +181,39 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
 }
 
-/// A table with a header, without lines.
-pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+/// The narrowest table; below that a terminal wraps lines itself.
+const NARROWEST: u16 = 60;
+
+/// A table with a header, without lines. Where it is wider than so many columns, its cells are wrapped; those of the first
+/// column never are, because what stands there is copied.
+fn table(header: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(header.to_vec()).add_rows(rows);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(NARROWEST));
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_the_terminal_and_its_first_column_stays_whole() {
+        let id = "plan_1796126400_5f0c91aa42d7e308";
+        let rows = || vec![vec![id.to_owned(), "a note of many words, ".repeat(8)]];
+        let wide = table(&["PLAN", "NOTE"], rows(), None);
+        assert_eq!(wide.lines().count(), 2, "a file has no width");
+        let text = table(&["PLAN", "NOTE"], rows(), Some(80));
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains(id), "{text}");
+        assert!(table(&["PLAN", "NOTE"], rows(), Some(10)).contains(id));
+    }
 }

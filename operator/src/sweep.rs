@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::outside::{Sweeper, World};
-use crate::session::{Paint, Session, plain, table};
+use crate::session::{Paint, Session, plain};
 use crate::when;
 
 /// What the figures of a run are called; the names are those of the evidence.
@@ -40,7 +40,7 @@ pub enum Command {
 /// `sweep run`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The arm run: bring long waits into the queue, and nothing else
+    /// The arm run, as each minute: bring long waits into the queue, and take approved plans further
     #[arg(long)]
     arm: bool,
     /// Look, and change nothing
@@ -51,8 +51,18 @@ pub struct Run {
 /// Runs it.
 pub async fn run<W: World>(session: &mut Session<'_, W>, command: &Command) -> Result<Exit, Failure> {
     let Command::Run(arguments) = command;
+    let (run, does) = if arguments.arm {
+        ("arm", "bring long waits into the queue, and take approved plans further")
+    } else {
+        (
+            "reconcile",
+            "wake what is overdue, take expired attempts over, drain the transport DLQs, end held deliveries whose deadline passed, and take approved plans and resumed endpoints further",
+        )
+    };
+    if !arguments.observe {
+        session.confirm(&format!("Run the sweep now: {does}"))?;
+    }
     let outside = session.connect().await?;
-    let run = if arguments.arm { "arm" } else { "reconcile" };
     let mode = if arguments.observe { "observe" } else { "act" };
     let evidence = outside.sweep(json!({"run": run, "mode": mode})).await?;
     if evidence.get("run_id").is_none() {
@@ -74,7 +84,7 @@ fn told<W: World>(session: &Session<'_, W>, evidence: &Value, errors: &[Value]) 
         let figure = evidence[name].as_i64()?;
         Some(vec![(*name).to_owned(), figure.to_string(), (*means).to_owned()])
     });
-    text.push_str(&table(&["FIGURE", "COUNT", "WHAT"], figures.collect()));
+    text.push_str(&session.table(&["FIGURE", "COUNT", "WHAT"], figures.collect()));
     let piles = ["waiting", "held", "dead_lettered", "rejected"].map(|name| {
         let pile = &evidence["backlog"][name];
         let oldest = pile["oldest_seconds"].as_i64().filter(|age| *age > 0);
@@ -82,7 +92,7 @@ fn told<W: World>(session: &Session<'_, W>, evidence: &Value, errors: &[Value]) 
         vec![name.to_owned(), count.to_string(), oldest.map_or_else(|| "-".to_owned(), |s| when::rough(s * 1_000))]
     });
     text.push_str("\n\n");
-    text.push_str(&table(&["BACKLOG", "COUNT", "OLDEST"], piles.to_vec()));
+    text.push_str(&session.table(&["BACKLOG", "COUNT", "OLDEST"], piles.to_vec()));
     text.push('\n');
     if evidence["backlog_capped"] == json!(true) {
         text.push_str("There is more of it than one run counts.\n");

@@ -50,7 +50,7 @@ pub(super) async fn remove<W: World>(session: &mut Session<'_, W>, remove: &Remo
 }
 
 /// How many deliveries of an endpoint are held, and whether there are more.
-async fn held<O: Operator>(outside: &O, id: &EndpointKey) -> Result<(usize, bool), Failure> {
+pub(super) async fn held<O: Operator>(outside: &O, id: &EndpointKey) -> Result<(usize, bool), Failure> {
     let (mut count, mut cursor) = (0, Value::Null);
     for _ in 0..PAGES {
         let list = json!({"action": "list", "state": "held", "endpoint": id.as_str(), "limit": 500, "cursor": cursor});

@@ -12,7 +12,7 @@ use url::Url;
 use super::{existing, id, secrets, write};
 use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Operator, Registry, World};
-use crate::session::{Paint, Session, table};
+use crate::session::{Paint, Session};
 
 /// So many states are asked for at once.
 const AT_ONCE: usize = 8;
@@ -212,7 +212,7 @@ pub(super) async fn list<W: World>(session: &mut Session<'_, W>, list: &List) ->
     let text = if rows.is_empty() {
         "There are no endpoints; `redeliver endpoint add` registers one.".to_owned()
     } else {
-        table(&["ID", "STATE", "HOST", "SIGNED", "VERSION", "DESCRIPTION"], rows)
+        session.table(&["ID", "STATE", "HOST", "SIGNED", "VERSION", "DESCRIPTION"], rows)
     };
     session.answer(&json!({"ok": true, "endpoints": items}), &text)?;
     Ok(Exit::Done)

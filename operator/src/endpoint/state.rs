@@ -7,6 +7,7 @@ use domain::id::EndpointKey;
 use serde_json::json;
 
 use super::existing;
+use super::remove::held;
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
 use crate::session::{Paint, Session};
@@ -37,6 +38,10 @@ pub(super) async fn set<W: World>(
             Ok(_) => {}
         }
     }
+    if status == Status::Active && !session.global.yes {
+        let count = in_words(&outside, id).await;
+        session.confirm(&format!("Set {id} active, and release {count} held deliveries, slowly at first"))?;
+    }
     let operator = session.operator(&outside).await;
     let question = json!({"action": "endpoint", "endpoint": id.as_str(), "set": status.name(), "reason": action.reason, "operator": operator});
     let answer = Failure::of_answer(outside.ask(question).await?)?;
@@ -53,4 +58,15 @@ pub(super) async fn set<W: World>(
     };
     session.answer(&answer, &text)?;
     Ok(Exit::Done)
+}
+
+/// How many deliveries are held for it, in words. Whoever resumes is not kept from it because nobody can count.
+async fn in_words<O: Operator>(outside: &O, id: &EndpointKey) -> String {
+    // An origin has no list of its own.
+    let count = if id.is_inline() { None } else { held(outside, id).await.ok() };
+    match count {
+        Some((count, false)) => count.to_string(),
+        Some((count, true)) => format!("more than {count}"),
+        None => "all".to_owned(),
+    }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use domain::id::hex;
 use serde_json::{Value, json};
 
-use super::{ask_status, shown};
+use super::{ask_status, registered, shown};
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
 use crate::session::Session;
@@ -38,9 +38,9 @@ pub struct Abort {
 
 pub(super) async fn approve<W: World>(session: &mut Session<'_, W>, approve: &Approve) -> Result<Exit, Failure> {
     let outside = session.connect().await?;
-    let plan = ask_status(&outside, &approve.plan).await?["plan"].take();
-    let stored = plan["digest"].as_str().unwrap_or_default();
-    let digest = approve.digest.as_deref().unwrap_or(stored);
+    let mut plan = ask_status(&outside, &approve.plan).await?["plan"].take();
+    let stored = plan["digest"].as_str().unwrap_or_default().to_owned();
+    let digest = approve.digest.as_deref().unwrap_or(&stored);
     if digest != stored {
         let message = format!(
             "the digest is not that of this plan: look at it again with `redeliver redrive status {}`",
@@ -54,8 +54,9 @@ pub(super) async fn approve<W: World>(session: &mut Session<'_, W>, approve: &Ap
     });
     // Of a plan that is decided the function tells how it was; there is nothing to agree to.
     if plan["state"] == json!("proposed") {
-        let text = shown::facts(session, &plan);
-        session.note(&format!("{text}  redrive id   {redrive_id}\n"));
+        registered::warn(&outside, &mut plan).await;
+        let (text, warnings) = (shown::facts(session, &plan), shown::warnings(session, &plan["warnings"]));
+        session.note(&format!("{text}  redrive id   {redrive_id}\n{warnings}"));
         session.confirm(&format!(
             "Release {} deliveries, {} of them first, at up to {} per second",
             plan["count"], plan["canaries"], plan["rate_per_second"]

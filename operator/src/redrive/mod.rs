@@ -3,6 +3,7 @@
 
 mod approve;
 mod propose;
+mod registered;
 mod shown;
 mod watch;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
-use crate::session::{Session, plain, table};
+use crate::session::{Session, plain};
 
 /// What to do with plans.
 #[derive(Debug, Subcommand)]
@@ -89,7 +90,7 @@ pub async fn plans<W: World>(session: &mut Session<'_, W>, plans: &Plans) -> Res
     let text = if rows.is_empty() {
         "There is no such plan.".to_owned()
     } else {
-        table(&["PLAN", "STATE", "COUNT", "AGE", "PROPOSED BY", "APPROVED BY", "NOTE"], rows)
+        session.table(&["PLAN", "STATE", "COUNT", "AGE", "PROPOSED BY", "APPROVED BY", "NOTE"], rows)
     };
     session.answer(&answer, &text)?;
     Ok(Exit::Done)

@@ -1,10 +1,12 @@
 //! `redrive propose`: freezes a selection, and shows what it would be, with the command that releases it.
 
 use clap::Args;
+use domain::id::EventId;
 use domain::outcome::Class;
+use domain::plan::MAX_DELIVERIES;
 use serde_json::{Map, Value, json};
 
-use super::shown;
+use super::{registered, shown};
 use crate::exit::{Exit, Failure};
 use crate::outside::{Operator, World};
 use crate::session::{Paint, Session, plain};
@@ -13,7 +15,7 @@ use crate::when::{self, Point};
 /// `redrive propose`
 #[derive(Debug, Args)]
 pub struct Propose {
-    /// dead_lettered or held; with --id also delivered, to send them again
+    /// dead_lettered or held; with --id or --ids-file also delivered, to send them again
     #[arg(long, value_name = "STATE", value_parser = ["dead_lettered", "held", "delivered"], hide_possible_values = true)]
     state: Option<String>,
     /// Only this endpoint, or `url:…`, as `list` shows it
@@ -37,6 +39,9 @@ pub struct Propose {
     /// Only this event; may be given several times
     #[arg(long = "id", value_name = "ID")]
     ids: Vec<String>,
+    /// Only the events in this file, one id a line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    ids_file: Option<String>,
     /// Releases per second, 1 to 1000 [default: 10]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rate: Option<u16>,
@@ -64,7 +69,7 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 impl Propose {
-    fn filter<W: World>(&self, session: &Session<'_, W>) -> Value {
+    fn filter<W: World>(&self, session: &Session<'_, W>, ids: &[String]) -> Value {
         let mut filter = Map::new();
         for (name, value) in [("state", &self.state), ("endpoint", &self.endpoint), ("reason", &self.reason)] {
             filter.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
@@ -75,20 +80,44 @@ impl Propose {
             let at = point.map(|point| point.seen_from(session.now()).to_string());
             filter.extend(at.map(|at| (name.to_owned(), json!(at))));
         }
-        if !self.ids.is_empty() {
-            filter.insert("ids".to_owned(), json!(self.ids));
+        if !ids.is_empty() {
+            filter.insert("ids".to_owned(), json!(ids));
         }
         Value::Object(filter)
+    }
+
+    /// The events that were named, by option and by file.
+    fn named<W: World>(&self, session: &mut Session<'_, W>) -> Result<Vec<String>, Failure> {
+        let mut ids = self.ids.clone();
+        if let Some(path) = &self.ids_file {
+            let text = session.text_of("--ids-file", path)?;
+            let named = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            ids.extend(named.map(ToOwned::to_owned));
+            if ids.is_empty() {
+                return Err(Failure::invalid(format!("--ids-file {path}: there is no id in it")));
+            }
+        }
+        for id in &ids {
+            EventId::parse(id).map_err(|what| Failure::invalid(format!("{:?}: {what}", plain(id))))?;
+        }
+        ids.sort();
+        ids.dedup();
+        if ids.len() > MAX_DELIVERIES {
+            return Err(Failure::invalid(format!("{} ids are too many: a plan holds {MAX_DELIVERIES}", ids.len())));
+        }
+        Ok(ids)
     }
 }
 
 pub(super) async fn propose<W: World>(session: &mut Session<'_, W>, propose: &Propose) -> Result<Exit, Failure> {
-    if propose.state.as_deref() == Some("delivered") && propose.ids.is_empty() {
-        return Err(Failure::invalid("--state delivered sends again what was delivered: name the events with --id"));
+    let ids = propose.named(session)?;
+    if propose.state.as_deref() == Some("delivered") && ids.is_empty() {
+        let message = "--state delivered sends again what was delivered: name the events with --id or --ids-file";
+        return Err(Failure::invalid(message));
     }
     let outside = session.connect().await?;
     let operator = session.operator(&outside).await;
-    let mut question = json!({"action": "propose", "filter": propose.filter(session), "operator": operator});
+    let mut question = json!({"action": "propose", "filter": propose.filter(session, &ids), "operator": operator});
     for (name, value) in [
         ("rate_per_second", propose.rate.map(|n| json!(n))),
         ("canary", propose.canary.map(|n| json!(n))),
@@ -100,6 +129,7 @@ pub(super) async fn propose<W: World>(session: &mut Session<'_, W>, propose: &Pr
         }
     }
     let mut answer = Failure::of_answer(outside.ask(question).await?)?;
+    registered::warn(&outside, &mut answer).await;
     let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
     let command = format!(
         "redeliver redrive approve {} --digest {} --reason WHY",
@@ -123,7 +153,7 @@ fn told<W: World>(session: &Session<'_, W>, answer: &Value, command: &str) -> St
     );
     let mut row = |name: &str, value: String| text.push_str(&format!("  {name:<13}{value}\n"));
     for (name, field) in [("by endpoint", "by_endpoint"), ("by reason", "by_reason"), ("by class", "by_class")] {
-        row(name, counts(&answer[field]));
+        row(name, shown::counts(&answer[field]));
     }
     row("by age", ages(&answer["by_age"]));
     row("oldest", seconds(&answer["oldest_age_seconds"]));
@@ -131,26 +161,9 @@ fn told<W: World>(session: &Session<'_, W>, answer: &Value, command: &str) -> St
     row("forecast", format!("{} for all of them, when none fails", seconds(&answer["forecast_seconds"])));
     row("expires", shown::written(session, &answer["expires_at"]).unwrap_or_default());
     row("digest", word(&answer["digest"]));
-    let warnings = answer["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for warning in warnings {
-        text.push_str(&format!("{}: {}\n", session.paint(Paint::Yellow, "warning"), word(warning)));
-    }
+    text.push_str(&shown::warnings(session, &answer["warnings"]));
     text.push_str(&format!("\nRelease it:\n  {command}\n"));
     text
-}
-
-/// Names with their counts, the largest first.
-fn counts(of: &Value) -> String {
-    const SHOWN: usize = 8;
-    let mut all: Vec<(&String, u64)> =
-        of.as_object().into_iter().flatten().map(|(name, count)| (name, count.as_u64().unwrap_or_default())).collect();
-    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut parts: Vec<String> =
-        all.iter().take(SHOWN).map(|(name, count)| format!("{} {count}", plain(name))).collect();
-    if all.len() > SHOWN {
-        parts.push(format!("and {} more", all.len() - SHOWN));
-    }
-    parts.join(", ")
 }
 
 fn ages(of: &Value) -> String {

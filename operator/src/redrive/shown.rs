@@ -66,7 +66,9 @@ pub(super) fn stopped(plan: &Value) -> Vec<(&'static str, String)> {
 
 /// All of it, and what could be done with it.
 pub(super) fn plan<W: World>(session: &Session<'_, W>, plan: &Value) -> String {
-    facts(session, plan) + &advice(plan, &word(&plan["plan_id"]).unwrap_or_default())
+    facts(session, plan)
+        + &warnings(session, &plan["warnings"])
+        + &advice(plan, &word(&plan["plan_id"]).unwrap_or_default())
 }
 
 /// All of it.
@@ -75,6 +77,15 @@ pub(super) fn facts<W: World>(session: &Session<'_, W>, plan: &Value) -> String 
     let mut row = |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     row("deliveries", Some(plan["count"].to_string()));
     row("chosen by", Some(filter(&plan["filter"])));
+    for (name, field) in [("by endpoint", "by_endpoint"), ("by reason", "by_reason"), ("by class", "by_class")] {
+        let counts = counts(&plan[field]);
+        // An older plan does not know.
+        row(name, (!counts.is_empty()).then_some(counts));
+    }
+    let of = plan["endpoints"].as_u64().unwrap_or_default();
+    let kept = plan["by_endpoint"].as_object().map_or(0, serde_json::Map::len) as u64;
+    row("endpoints", (of > kept).then(|| format!("{of}, the largest are named")));
+    row("oldest", written(session, &plan["oldest"]).map(|at| format!("since {at}")));
     row("note", word(&plan["note"]));
     let limits = format!(
         "{} of each endpoint first ({} in all), then up to {} per second; an endpoint stops above {} failed",
@@ -106,6 +117,26 @@ pub(super) fn facts<W: World>(session: &Session<'_, W>, plan: &Value) -> String 
     let mut text = format!("{}\n", session.paint(Paint::Bold, &id));
     text.extend(lines);
     text
+}
+
+/// What to think of first, a line each.
+pub(super) fn warnings<W: World>(session: &Session<'_, W>, warnings: &Value) -> String {
+    let warnings = warnings.as_array().into_iter().flatten().filter_map(word);
+    warnings.map(|warning| format!("{}: {warning}\n", session.paint(Paint::Yellow, "warning"))).collect()
+}
+
+/// Names with their counts, the largest first.
+pub(super) fn counts(of: &Value) -> String {
+    const SHOWN: usize = 8;
+    let mut all: Vec<(&String, u64)> =
+        of.as_object().into_iter().flatten().map(|(name, count)| (name, count.as_u64().unwrap_or_default())).collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut parts: Vec<String> =
+        all.iter().take(SHOWN).map(|(name, count)| format!("{} {count}", plain(name))).collect();
+    if all.len() > SHOWN {
+        parts.push(format!("and {} more", all.len() - SHOWN));
+    }
+    parts.join(", ")
 }
 
 /// What an operator could do with it now.

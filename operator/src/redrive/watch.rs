@@ -12,7 +12,7 @@ use crate::outside::World;
 use crate::session::Session;
 use crate::when;
 
-/// So many looks in a row may find nobody there.
+/// So many looks in a row may find nobody there, or a function that fails.
 const PATIENCE: u32 = 5;
 
 /// `redrive watch`
@@ -49,7 +49,7 @@ pub(super) async fn watch<W: World>(session: &mut Session<'_, W>, watch: &Watch)
                     return Ok(exit);
                 }
             }
-            Err(failure) if failure.exit == Exit::Unreachable && unreachable < PATIENCE => {
+            Err(failure) if passes(&failure) && unreachable < PATIENCE => {
                 unreachable += 1;
                 session.note(&format!("{}; trying again", failure.message));
             }
@@ -60,10 +60,18 @@ pub(super) async fn watch<W: World>(session: &mut Session<'_, W>, watch: &Watch)
     }
 }
 
-/// How the watch ends, if the plan is over.
+/// What may be over at the next look.
+fn passes(failure: &Failure) -> bool {
+    failure.exit == Exit::Unreachable || failure.code == "operator_function"
+}
+
+/// How the watch ends, if the plan is over: well only when no endpoint was given up and something was delivered.
 fn over(plan: &Value) -> Option<Exit> {
     match plan["state"].as_str().unwrap_or_default() {
-        "completed" => Some(Exit::Done),
+        "completed" => {
+            let nothing = plan["delivered"] == json!(0) && plan["released"].as_u64().is_some_and(|count| count > 0);
+            Some(if nothing || !shown::stopped(plan).is_empty() { Exit::No } else { Exit::Done })
+        }
         "aborted" | "expired" => Some(Exit::No),
         _ => None,
     }

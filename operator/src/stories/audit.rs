@@ -69,7 +69,14 @@ fn a_whole_chain_holds_over_all_its_pages() {
     let ran = fake.run("audit verify");
     assert_eq!(
         (ran.exit, ran.out.as_str()),
-        (Exit::Done, "The chain holds: 8 decisions, none changed, left out or put in.\n")
+        (
+            Exit::Done,
+            format!(
+                "The chain holds: 8 decisions, none changed, left out or put in.\nIts end is 8:{}\n",
+                chain[7]["hash"].as_str().unwrap()
+            )
+            .as_str()
+        )
     );
     assert_eq!(fake.state.asked.borrow().len(), 3, "three pages");
 }
@@ -99,6 +106,31 @@ fn an_entry_that_was_changed_left_out_or_put_in_is_named() {
         entries.push(forged);
     });
     assert!(forged.contains("entry 9 does not continue entry 8"), "{forged}");
+}
+
+#[test]
+fn an_end_that_was_noted_earlier_must_still_be_there() {
+    let written = chain(8);
+    let noted = |entry: &Value| format!("{}:{}", entry["seq"], entry["hash"].as_str().unwrap());
+    let verify = |entries: &[Value], head: &str| {
+        let fake = Fake::new();
+        serve(&fake, entries, entries.to_vec());
+        fake.run(&format!("audit verify --head {head}"))
+    };
+    for entry in [&written[4], &written[7]] {
+        let ran = verify(&written, &noted(entry));
+        assert!(ran.exit == Exit::Done && ran.out.contains("the end that was noted is among them"), "{ran:?}");
+    }
+    // Rewritten as a whole, which the chain alone does not show.
+    let rewritten = chain(9)[..8].to_vec();
+    let ran = verify(&rewritten, &noted(&written[4]));
+    assert!(ran.exit == Exit::No && ran.out.contains("entry 5 is not the one that was noted"), "{ran:?}");
+    let shorter = verify(&written[..3], &noted(&written[4]));
+    assert!(shorter.exit == Exit::No && shorter.out.contains("ends at entry 3, before entry 5"), "{shorter:?}");
+    assert_eq!(verify(&[], &noted(&written[4])).exit, Exit::No, "all of it is gone");
+    for wrong in ["5", "5:abc", &format!("0:{}", "0".repeat(64)), &format!("x:{}", "0".repeat(64))] {
+        assert_eq!(verify(&written, wrong).exit, Exit::Usage, "{wrong}");
+    }
 }
 
 #[test]

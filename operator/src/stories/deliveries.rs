@@ -69,8 +69,8 @@ fn explained(state: &str, reason: Value) -> Value {
         "history": [
             {"number": 1, "started": NOW.0 - 7_199_000, "phase": "sent", "class": "unknown", "status": null, "duration_ms": 10_000, "hint": null, "decision": "waiting", "reason": "retry", "detail": "timeout", "receiver_may_have_it": true},
             {"number": 2, "started": NOW.0 - 7_100_000, "phase": "head", "class": "throttled", "status": 429, "duration_ms": 120, "hint": NOW.0 - 7_000_000, "decision": "dead_lettered", "reason": "exhausted", "detail": null, "receiver_may_have_it": false},
-            {"released_at": NOW.0 - 120_000, "plan": "plan_1", "generation": 1},
-            {"recalled_at": NOW.0 - 110_000, "plan": "plan_1"},
+            {"released_at": NOW.0 - 120_000, "plan": "plan_1", "generation": 1, "approval": {"by": {"name": "bea", "verified": true}, "reason": "fixed", "at": 0}},
+            {"recalled_at": NOW.0 - 110_000, "plan": "plan_1", "abort": {"by": {"name": "cem", "verified": false}, "reason": "wrong partner", "at": 0}},
             {"released_at": NOW.0 - 100_000, "plan": "plan_2", "generation": 1},
             {"number": 3, "started": NOW.0 - 60_000, "phase": "head", "class": "transient", "status": 503, "duration_ms": 1_500, "hint": null, "decision": "dead_lettered", "reason": "exhausted", "detail": null, "receiver_may_have_it": false},
         ],
@@ -92,6 +92,31 @@ fn a_delivery_is_explained_as_a_story() {
     assert_eq!(ran.exit, Exit::Done);
     insta::assert_snapshot!("explain", ran.out);
     assert_eq!(fake.state.asked.borrow()[0], json!({"action": "explain", "id": "order_1", "endpoint": "ep_a"}));
+}
+
+#[test]
+fn where_a_delivery_stands_is_the_end_of_its_story() {
+    let told = |state: &'static str, reason: &'static str, field: &'static str| {
+        let fake = Fake::new();
+        fake.answers(move |_| {
+            let mut answer = explained(state, json!(reason));
+            answer["delivery"]["state_key"] = json!("https://hooks.example.test");
+            answer["delivery"][field] = json!("operator ada: moves");
+            answer
+        });
+        fake.run("explain order_1").out
+    };
+    for (state, reason, field, line) in [
+        ("held", "paused", "held_because", "held (paused): operator ada: moves"),
+        ("cancelled", "", "cancelled_because", "cancelled: operator ada: moves"),
+        ("waiting", "deferred", "excerpt", "put off to a later time"),
+    ] {
+        let out = told(state, reason, field);
+        assert!(out.contains(&format!(" ago)  {line}\n")), "{out}");
+        assert!(out.contains("state key    https://hooks.example.test\n"), "{out}");
+    }
+    let out = explaining("dead_lettered", json!("exhausted")).run("explain order_1").out;
+    assert!(!out.contains("state key"), "it is the endpoint itself: {out}");
 }
 
 #[test]

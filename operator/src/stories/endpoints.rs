@@ -184,7 +184,8 @@ fn the_list_has_hosts_and_no_paths() {
 fn pause_resume_and_disable_are_decisions_with_a_reason_and_a_name() {
     let fake = with_one();
     for (verb, state) in [("pause", "paused"), ("resume", "active"), ("disable", "disabled")] {
-        let ran = fake.run(&format!("endpoint {verb} ep_a --reason 'partner asked'"));
+        let yes = if verb == "resume" { "--yes" } else { "" };
+        let ran = fake.run(&format!("endpoint {verb} ep_a --reason 'partner asked' {yes}"));
         assert_eq!(ran.exit, Exit::Done, "{ran:?}");
         let expected = json!({"action": "endpoint", "endpoint": "ep_a", "set": state, "reason": "partner asked", "operator": "ada"});
         assert_eq!(fake.state.asked.borrow().last(), Some(&expected));
@@ -197,6 +198,32 @@ fn pause_resume_and_disable_are_decisions_with_a_reason_and_a_name() {
     assert_eq!(fake.state.asked.borrow().len(), asked);
     let origin = "url:00112233445566778899aabbccddeeff";
     assert_eq!(fake.run(&format!("endpoint pause {origin} --reason x")).exit, Exit::Done);
+}
+
+#[test]
+fn resuming_asks_with_what_is_held() {
+    let fake = with_one();
+    fake.answers(|action| match (action["action"].as_str(), action["cursor"].as_str()) {
+        (Some("list"), None) => json!({"ok": true, "items": [{}, {}], "cursor": "more"}),
+        (Some("list"), Some(_)) => json!({"ok": true, "items": [{}], "cursor": null}),
+        _ => json!({"ok": true, "endpoint": {"state": "active", "releasing": true}, "released": 3}),
+    });
+    let line = "endpoint resume ep_a --reason x";
+    let no = fake.run_with(line, b"n\n", true);
+    assert!(no.exit == Exit::Conflict && no.err.contains("Set ep_a active, and release 3 held"), "{no:?}");
+    let sets = || fake.state.asked.borrow().iter().filter(|action| action["action"] == "endpoint").count();
+    assert_eq!((fake.run(line).exit, sets()), (Exit::Conflict, 0));
+    assert_eq!((fake.run_with(line, b"y\n", true).exit, sets()), (Exit::Done, 1));
+    let asked = fake.state.asked.borrow().len();
+    assert_eq!(fake.run(&format!("{line} --yes")).exit, Exit::Done);
+    assert_eq!(fake.state.asked.borrow().len(), asked + 1, "nobody is asked, and nothing is counted");
+    // Nobody who can resume is kept from it because counting fails.
+    fake.answers(|action| match action["action"].as_str() {
+        Some("list") => json!({"ok": false, "error": {"code": "invalid", "message": "m"}}),
+        _ => json!({"ok": true, "endpoint": {"state": "active", "releasing": false}, "released": 0}),
+    });
+    let many = fake.run_with(line, b"y\n", true);
+    assert!(many.exit == Exit::Done && many.err.contains("release all held deliveries"), "{many:?}");
 }
 
 #[test]

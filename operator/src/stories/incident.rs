@@ -13,6 +13,11 @@ use crate::fakes::{Fake, NOW};
 const PLAN: &str = "plan_1796126400_5f0c91aa42d7e308";
 const DIGEST: &str = "8c1f0a7be2d94c6f5b3e21a07d9c8e4411f2b6c3d5a7980e6f1c2b3a4d5e6f70";
 
+/// Somebody as AWS names them to the operator function.
+fn principal(name: &str) -> String {
+    format!("arn:aws:sts::111122223333:assumed-role/Oncall/{name}")
+}
+
 /// The incident: 120 dead letters of a receiver whose certificate had run out.
 fn incident() -> Fake {
     let fake = Fake::new();
@@ -37,7 +42,7 @@ fn incident() -> Fake {
         Some("approve") => json!({"ok": true, "plan": plan("canary", [10, 0, 0, 0, 110, 10])}),
         Some("abort") => {
             let mut aborted = plan("aborted", [10, 2, 0, 0, 110, 0]);
-            aborted["abort"] = json!({"reason": "the certificate is wrong again", "by": {"name": "bea", "verified": false}, "at": NOW.0});
+            aborted["abort"] = json!({"reason": "the certificate is wrong again", "by": {"name": principal("bea"), "verified": true}, "at": NOW.0});
             json!({"ok": true, "plan": aborted})
         }
         Some("audit") => audit(),
@@ -112,12 +117,16 @@ fn plan(state: &str, figures: [u32; 6]) -> Value {
     let mut plan = json!({
         "plan_id": PLAN, "digest": DIGEST, "state": state, "count": 120, "rate_per_second": 10, "canary": 10, "canaries": 10,
         "abort_failure_ratio": 0.2, "filter": {"endpoint": "ep_partner_a", "reason": "exhausted"}, "note": "INC-512",
-        "proposed_by": {"name": "ada", "verified": false}, "created_at": NOW.to_string(),
+        "proposed_by": {"name": principal("ada"), "verified": true}, "created_at": NOW.to_string(),
         "expires_at": NOW.plus(86_400_000).to_string(), "approval": null, "abort": null, "endpoints_failed": [],
-        "endpoints_no_verdict": [],
+        "endpoints_no_verdict": [], "by_endpoint": {"ep_partner_a": 120}, "endpoints": 1, "by_reason": {"exhausted": 120},
+        "by_class": {"transient": 118, "unknown": 2}, "oldest": NOW.plus(-7_300_000).to_string(),
     });
+    if state == "proposed" {
+        plan["warnings"] = json!(["2 may have been received already: an attempt ended without an answer"]);
+    }
     if state != "proposed" {
-        plan["approval"] = json!({"redrive_id": "INC-512-1", "reason": "partner renewed its certificate", "by": {"name": "bea", "verified": false}, "at": NOW.0});
+        plan["approval"] = json!({"redrive_id": "INC-512-1", "reason": "partner renewed its certificate", "by": {"name": principal("bea"), "verified": true}, "at": NOW.0});
     }
     for (name, figure) in
         ["released", "delivered", "failed", "skipped", "remaining", "untried"].into_iter().zip(figures)
@@ -131,7 +140,7 @@ fn audit() -> Value {
     let mut head = Head::default();
     let decisions = [("ada", "propose", "INC-512"), ("bea", "approve", "partner renewed its certificate")];
     let entries = decisions.map(|(name, action, reason)| {
-        let by = Who { name: name.to_owned(), verified: false };
+        let by = Who { name: principal(name), verified: true };
         let at = Millis(NOW.0 + i64::try_from(head.seq).unwrap());
         let entry: Entry =
             decision(at, &by, action, PLAN, reason, json!({"digest": DIGEST, "count": 120})).after(&head);

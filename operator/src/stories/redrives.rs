@@ -24,8 +24,12 @@ fn plan(state: &str, figures: [u32; 6]) -> Value {
         "canaries": 20, "abort_failure_ratio": 0.2, "filter": {"reason": "exhausted"}, "note": "INC-512",
         "proposed_by": {"name": "ada", "verified": false}, "created_at": "2026-12-01T11:50:00.000Z",
         "expires_at": "2026-12-02T11:50:00.000Z", "approval": null, "abort": null, "endpoints_failed": [],
-        "endpoints_no_verdict": [],
+        "endpoints_no_verdict": [], "by_endpoint": {"ep_a": 100, "ep_b": 20}, "endpoints": 2, "by_reason": {"exhausted": 120},
+        "by_class": {"transient": 118, "unknown": 2}, "oldest": "2026-12-01T09:58:20.000Z",
     });
+    if state == "proposed" {
+        plan["warnings"] = json!(["2 may have been received already: an attempt ended without an answer"]);
+    }
     if state != "proposed" {
         plan["approval"] = json!({"redrive_id": "INC-512-1", "reason": "partner fixed TLS", "by": {"name": "bea", "verified": true}, "at": NOW.0 - 60_000});
     }
@@ -41,6 +45,15 @@ fn answer(plan: Value) -> Value {
     json!({"ok": true, "plan": plan})
 }
 
+/// A world in which both endpoints are registered.
+fn registered() -> Fake {
+    let fake = Fake::new();
+    for id in ["ep_a", "ep_b"] {
+        fake.has(id, super::one());
+    }
+    fake
+}
+
 fn untouched() -> Value {
     answer(plan("proposed", [0, 0, 0, 0, 120, 0]))
 }
@@ -51,7 +64,7 @@ fn approvals(fake: &Fake) -> Vec<Value> {
 
 /// A plan that waits for a decision, and begins when it comes.
 fn waiting_for_a_decision() -> Fake {
-    let fake = Fake::new();
+    let fake = registered();
     fake.answers(|action| match action["action"].as_str() {
         Some("approve") => answer(plan("canary", [20, 0, 0, 0, 100, 20])),
         _ => untouched(),
@@ -61,7 +74,7 @@ fn waiting_for_a_decision() -> Fake {
 
 #[test]
 fn a_proposal_shows_what_it_would_release_and_the_command_that_does() {
-    let fake = Fake::new();
+    let fake = registered();
     fake.answers(|_| proposed());
     let ran = fake.run("redrive propose --reason exhausted --note INC-512");
     assert_eq!(ran.exit, Exit::Done);
@@ -83,6 +96,24 @@ fn every_option_of_a_proposal_reaches_the_operator_function() {
     );
     fake.run("redrive propose");
     assert_eq!(fake.state.asked.borrow()[1], json!({"action": "propose", "operator": "ada", "filter": {}}));
+}
+
+#[test]
+fn events_are_named_in_a_file_too() {
+    let fake = Fake::new();
+    fake.answers(|_| proposed());
+    let path = super::file("ids", b"order_2\n\n  order_1 \norder_2\r\n");
+    assert_eq!(fake.run(&format!("redrive propose --ids-file {path} --id order_3")).exit, Exit::Done);
+    assert_eq!(fake.run_with("redrive propose --state delivered --ids-file -", b"order_9", false).exit, Exit::Done);
+    let ids: Vec<Value> = fake.state.asked.borrow().iter().map(|question| question["filter"]["ids"].clone()).collect();
+    assert_eq!(ids, [json!(["order_1", "order_2", "order_3"]), json!(["order_9"])]);
+    let many: String = (0..=10_000).map(|i| format!("e{i}\n")).collect();
+    for (input, part) in [(many.as_str(), "10001 ids are too many"), ("\n", "no id in it"), ("a.b", "a.b")] {
+        let ran = fake.run_with("redrive propose --ids-file -", input.as_bytes(), false);
+        assert!(ran.exit == Exit::Usage && ran.err.contains(part), "{ran:?}");
+    }
+    assert_eq!(fake.run("redrive propose --ids-file /nowhere/ids").exit, Exit::Usage);
+    assert_eq!(fake.state.asked.borrow().len(), 2);
 }
 
 #[test]
@@ -125,6 +156,26 @@ fn an_approval_shows_the_plan_and_asks_with_the_count() {
         json!({"action": "approve", "plan_id": "plan_1", "digest": DIGEST, "redrive_id": id, "reason": "partner fixed TLS", "operator": "ada"})
     );
     assert!(ran.err.contains(&id), "the id is shown before the question: {}", ran.err);
+}
+
+#[test]
+fn whoever_approves_is_told_of_endpoints_that_would_hold_it_again() {
+    let fake = waiting_for_a_decision();
+    let mut removed = super::one();
+    removed["removed_at"] = json!("2026-11-30T13:00:00.000Z");
+    fake.has("ep_a", removed);
+    fake.has("ep_b", json!({"url": "no url", "version": 1}));
+    let line = "redrive approve plan_1 --reason x";
+    let asked = fake.run_with(line, b"\n", true).err;
+    for part in ["ep_a is removed: 100 deliveries", "ep_b has a definition that cannot be used: 20"] {
+        assert!(asked.contains(part), "{asked}");
+    }
+    fake.state.registry.borrow_mut().clear();
+    assert!(fake.run_with(line, b"\n", true).err.contains("endpoint ep_a is not registered"));
+    let proposal = Fake::new();
+    proposal.answers(|_| proposed());
+    let answer = proposal.run("redrive propose --json").json();
+    assert_eq!(answer["warnings"].as_array().unwrap().len(), 3, "{answer}");
 }
 
 #[test]
@@ -253,11 +304,27 @@ fn a_watch_of_a_plan_that_was_stopped_is_no_success() {
 }
 
 #[test]
+fn a_watch_of_a_plan_that_gave_up_an_endpoint_or_delivered_nothing_is_no_success() {
+    let exit = |plan: Value| steps(vec![plan]).run("redrive watch plan_1").exit;
+    for field in ["endpoints_failed", "endpoints_no_verdict"] {
+        let mut stopped = plan("completed", [103, 98, 5, 17, 0, 0]);
+        stopped[field] = json!(["ep_b"]);
+        assert_eq!(exit(stopped), Exit::No, "{field}");
+    }
+    assert_eq!(exit(plan("completed", [120, 0, 120, 0, 0, 0])), Exit::No, "all failed");
+    assert_eq!(exit(plan("completed", [120, 1, 119, 0, 0, 0])), Exit::Done);
+    assert_eq!(exit(plan("completed", [0, 0, 0, 120, 0, 0])), Exit::Done, "there was nothing to do");
+}
+
+#[test]
 fn a_watch_outlives_a_short_outage_and_not_a_long_one() {
     let fake = steps(vec![plan("canary", [20, 0, 0, 0, 100, 20])]);
     *fake.state.down.borrow_mut() = Some("dispatch failure".to_owned());
     let ran = fake.run("redrive watch plan_1");
     assert_eq!((ran.exit, ran.err.matches("trying again").count()), (Exit::Unreachable, 5));
+    *fake.state.down.borrow_mut() = Some("operator_function".to_owned());
+    let failing = fake.run("redrive watch plan_1");
+    assert_eq!((failing.exit, failing.err.matches("trying again").count()), (Exit::Own, 5));
     *fake.state.down.borrow_mut() = Some("AccessDenied".to_owned());
     let denied = fake.run("redrive watch plan_1");
     assert_eq!((denied.exit, denied.err.contains("trying again")), (Exit::Denied, false));

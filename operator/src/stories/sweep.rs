@@ -19,7 +19,7 @@ fn evidence(errors: &[&str]) -> Value {
 fn a_run_shows_its_evidence() {
     let fake = Fake::new();
     fake.answers(|_| evidence(&[]));
-    let ran = fake.run("sweep run");
+    let ran = fake.run("sweep run --yes");
     assert_eq!(ran.exit, Exit::Done);
     insta::assert_snapshot!("sweep_run", ran.out);
     assert_eq!(fake.run("sweep run --arm --observe --json").json()["evidence"]["examined"], 14);
@@ -37,5 +37,20 @@ fn a_run_with_failed_steps_names_them_and_is_no_success() {
     let ran = fake.run("sweep run --observe");
     assert!(ran.exit == Exit::No && ran.out.contains("failed: draining: reading the intake DLQ"), "{ran:?}");
     fake.answers(|_| json!({"what": "is this"}));
-    assert_eq!(fake.run("sweep run").exit, Exit::Own);
+    assert_eq!(fake.run("sweep run -y").exit, Exit::Own);
+}
+
+#[test]
+fn a_run_that_acts_is_asked_about_and_one_that_looks_is_not() {
+    let fake = Fake::new();
+    fake.answers(|_| evidence(&[]));
+    for (line, part) in [("sweep run", "drain the transport DLQs"), ("sweep run --arm", "take approved plans further")]
+    {
+        let ran = fake.run_with(line, b"n\n", true);
+        assert!(ran.exit == Exit::Conflict && ran.err.contains(part), "{ran:?}");
+        assert!(fake.run(line).err.contains("add --yes"), "{line}");
+    }
+    assert!(fake.state.asked.borrow().is_empty());
+    assert_eq!(fake.run_with("sweep run", b"y\n", true).exit, Exit::Done);
+    assert_eq!(fake.run("sweep run --observe").exit, Exit::Done);
 }

@@ -55,7 +55,7 @@ async fn an_endpoint_lives_its_life_on_the_command_line() {
     let test = stack.cli(&format!("endpoint test {id} --json")).await;
     assert_eq!((test.exit, &test.json()["cancelled"]), (Exit::No, &Value::from("cancelled")), "{test:?}");
 
-    assert_eq!(stack.cli(&format!("endpoint resume {id} --reason repaired")).await.exit, Exit::Done);
+    assert_eq!(stack.cli(&format!("endpoint resume {id} --reason repaired --yes")).await.exit, Exit::Done);
     stack.receiver.wait_for(path, 1, std::time::Duration::from_secs(30)).await;
     let tested = stack.cli(&format!("endpoint test {id}")).await;
     assert_eq!(tested.exit, Exit::Done, "{tested:?}");
