@@ -171,10 +171,8 @@ fn event<W: World>(session: &Session<'_, W>, entry: &Value) -> String {
         return format!("{}  released by {plan}, into generation {}{by}", time("released_at"), entry["generation"]);
     }
     if entry.get("recalled_at").is_some() {
-        let why = match &entry["abort"] {
-            Value::Null => "gave it up".to_owned(),
-            abort => format!("was aborted{}", decided(abort)),
-        };
+        let abort = &entry["abort"];
+        let why = if abort.is_null() { "gave it up".to_owned() } else { format!("was aborted{}", decided(abort)) };
         return format!("{}  taken back, not tried: {plan} {why}", time("recalled_at"));
     }
     let class = word(&entry["class"]).unwrap_or_default();
