@@ -258,7 +258,7 @@ fn tell_progress(plan: &mut Value, progress: &Progress) {
 
 fn tell_summary(plan: &mut Value, summary: &Summary) {
     plan["by_endpoint"] = json!(summary.by_endpoint);
-    plan["endpoints"] = json!(summary.endpoints);
+    plan["endpoint_count"] = json!(summary.endpoints);
     plan["by_reason"] = json!(summary.by_reason);
     plan["by_class"] = json!(summary.by_class);
     plan["oldest"] = json!(summary.oldest.map(|at| Millis(at).to_string()));

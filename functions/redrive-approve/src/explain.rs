@@ -6,7 +6,7 @@ use domain::delivery::{DeadReason, HeldReason, State};
 use domain::id::{DeliveryKey, EventId};
 use domain::kept_answer::KeptAnswer;
 use domain::outcome::Class;
-use domain::plan::{Plan, PlanState};
+use domain::plan::Plan;
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
 use domain::record::{Entry, Record};
 use domain::time::Millis;
@@ -51,7 +51,11 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         let history: Vec<Value> = record.history.iter().map(|e| entry(e, &plans)).collect();
         let answer = self.store.kept_answer(&record.key).await?;
         let taken_back = record.released_from.is_some()
-            && record.plan.as_ref().and_then(|id| plans.get(id)).is_some_and(|plan| gave_up(plan, &record));
+            && record
+                .plan
+                .as_ref()
+                .and_then(|id| plans.get(id))
+                .is_some_and(|plan| plan.has_given_up(record.state_key.as_str()));
         let mut delivery = delivery(&record);
         if matches!(record.state, State::Held(HeldReason::Paused | HeldReason::Disabled)) {
             let because = self.store.endpoint_state(&record.state_key, true).await?.because;
@@ -77,12 +81,6 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         let found = try_join_all(named.iter().map(|id| self.store.plan(id, true))).await?;
         Ok(found.into_iter().flatten().map(|plan| (plan.id.clone(), plan)).collect())
     }
-}
-
-/// True when a plan takes back what it released and was not tried.
-fn gave_up(plan: &Plan, record: &Record) -> bool {
-    let stopped = |key: &str| plan.stopped.contains_key(key);
-    plan.state == PlanState::Aborted || stopped(record.key.endpoint.as_str()) || stopped(record.state_key.as_str())
 }
 
 fn delivery(record: &Record) -> Value {

@@ -47,8 +47,12 @@ pub(super) fn progress(plan: &Value) -> Option<String> {
     let released = number("released")?;
     let [delivered, failed, skipped, remaining, untried] =
         ["delivered", "failed", "skipped", "remaining", "untried"].map(|name| number(name).unwrap_or_default());
+    let more: String = ["retrying", "cancelled"]
+        .into_iter()
+        .filter_map(|name| number(name).filter(|count| *count > 0).map(|count| format!(", {count} {name}")))
+        .collect();
     Some(format!(
-        "{released} released ({delivered} delivered, {failed} failed, {untried} not tried yet), {skipped} skipped, {remaining} remaining, of {}",
+        "{released} released ({delivered} delivered, {failed} failed{more}, {untried} not tried yet), {skipped} skipped, {remaining} remaining, of {}",
         plan["count"]
     ))
 }
@@ -82,7 +86,7 @@ pub(super) fn facts<W: World>(session: &Session<'_, W>, plan: &Value) -> String 
         // An older plan does not know.
         row(name, (!counts.is_empty()).then_some(counts));
     }
-    let of = plan["endpoints"].as_u64().unwrap_or_default();
+    let of = plan["endpoint_count"].as_u64().unwrap_or_default();
     let kept = plan["by_endpoint"].as_object().map_or(0, serde_json::Map::len) as u64;
     row("endpoints", (of > kept).then(|| format!("{of}, the largest are named")));
     row("oldest", written(session, &plan["oldest"]).map(|at| format!("since {at}")));

@@ -69,7 +69,8 @@ fn passes(failure: &Failure) -> bool {
 fn over(plan: &Value) -> Option<Exit> {
     match plan["state"].as_str().unwrap_or_default() {
         "completed" => {
-            let nothing = plan["delivered"] == json!(0) && plan["released"].as_u64().is_some_and(|count| count > 0);
+            let number = |name: &str| plan[name].as_u64().unwrap_or_default();
+            let nothing = number("delivered") == 0 && number("released") > number("cancelled");
             Some(if nothing || !shown::stopped(plan).is_empty() { Exit::No } else { Exit::Done })
         }
         "aborted" | "expired" => Some(Exit::No),

@@ -119,7 +119,7 @@ fn plan(state: &str, figures: [u32; 6]) -> Value {
         "abort_failure_ratio": 0.2, "filter": {"endpoint": "ep_partner_a", "reason": "exhausted"}, "note": "INC-512",
         "proposed_by": {"name": principal("ada"), "verified": true}, "created_at": NOW.to_string(),
         "expires_at": NOW.plus(86_400_000).to_string(), "approval": null, "abort": null, "endpoints_failed": [],
-        "endpoints_no_verdict": [], "by_endpoint": {"ep_partner_a": 120}, "endpoints": 1, "by_reason": {"exhausted": 120},
+        "endpoints_no_verdict": [], "by_endpoint": {"ep_partner_a": 120}, "endpoint_count": 1, "by_reason": {"exhausted": 120},
         "by_class": {"transient": 118, "unknown": 2}, "oldest": NOW.plus(-7_300_000).to_string(),
     });
     if state == "proposed" {

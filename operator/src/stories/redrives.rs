@@ -24,7 +24,7 @@ fn plan(state: &str, figures: [u32; 6]) -> Value {
         "canaries": 20, "abort_failure_ratio": 0.2, "filter": {"reason": "exhausted"}, "note": "INC-512",
         "proposed_by": {"name": "ada", "verified": false}, "created_at": "2026-12-01T11:50:00.000Z",
         "expires_at": "2026-12-02T11:50:00.000Z", "approval": null, "abort": null, "endpoints_failed": [],
-        "endpoints_no_verdict": [], "by_endpoint": {"ep_a": 100, "ep_b": 20}, "endpoints": 2, "by_reason": {"exhausted": 120},
+        "endpoints_no_verdict": [], "by_endpoint": {"ep_a": 100, "ep_b": 20}, "endpoint_count": 2, "by_reason": {"exhausted": 120},
         "by_class": {"transient": 118, "unknown": 2}, "oldest": "2026-12-01T09:58:20.000Z",
     });
     if state == "proposed" {
@@ -237,8 +237,9 @@ fn two_people_and_missing_plans_have_their_exit_codes() {
 fn a_plan_is_shown_with_its_figures_and_the_endpoints_that_it_gave_up() {
     let fake = Fake::new();
     fake.answers(|_| {
-        let mut stopped = plan("completed", [103, 98, 5, 17, 0, 0]);
+        let mut stopped = plan("completed", [103, 90, 5, 17, 0, 0]);
         stopped["endpoints_failed"] = json!(["ep_b"]);
+        (stopped["retrying"], stopped["cancelled"]) = (json!(7), json!(1));
         answer(stopped)
     });
     let ran = fake.run("redrive status plan_1");
@@ -314,6 +315,9 @@ fn a_watch_of_a_plan_that_gave_up_an_endpoint_or_delivered_nothing_is_no_success
     assert_eq!(exit(plan("completed", [120, 0, 120, 0, 0, 0])), Exit::No, "all failed");
     assert_eq!(exit(plan("completed", [120, 1, 119, 0, 0, 0])), Exit::Done);
     assert_eq!(exit(plan("completed", [0, 0, 0, 120, 0, 0])), Exit::Done, "there was nothing to do");
+    let mut cancelled = plan("completed", [120, 0, 0, 0, 0, 0]);
+    cancelled["cancelled"] = json!(120);
+    assert_eq!(exit(cancelled), Exit::Done, "somebody did not want them any more");
 }
 
 #[test]

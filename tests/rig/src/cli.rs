@@ -39,7 +39,7 @@ impl Stack {
         let words = std::iter::once("redeliver").chain(line.split(' ')).map(OsString::from).collect();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut stdin = BufReader::new(input);
-        let io = Io { stdin: &mut stdin, stdout: &mut out, stderr: &mut err, asks: false, shows: false };
+        let io = Io { stdin: &mut stdin, stdout: &mut out, stderr: &mut err, asks: false, shows: false, width: None };
         let exit = operator::run(words, &environment, io).await;
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Ran { exit, out: text(out), err: text(err) }

@@ -446,7 +446,7 @@ async fn whoever_approves_sees_what_was_found_and_how_the_endpoints_are_now() {
     for name in ["by_endpoint", "by_reason", "by_class"] {
         assert_eq!((seen[name].is_object(), &seen[name]), (true, &proposed[name]), "{name}");
     }
-    assert_eq!((&seen["endpoints"], &seen["oldest"]), (&json!(2), &json!(START.to_string())));
+    assert_eq!((&seen["endpoint_count"], &seen["oldest"]), (&json!(2), &json!(START.to_string())));
     assert_eq!(seen["warnings"], json!([]));
     let set = json!({"action": "endpoint", "endpoint": "q", "set": "paused", "reason": "moves", "operator": "ada"});
     world.act(set).await;
