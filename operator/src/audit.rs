@@ -78,9 +78,19 @@ async fn list<W: World>(
     arguments: &Arguments,
 ) -> Result<Exit, Failure> {
     let after = arguments.after.map(|point| point.seen_from(session.now()).to_string());
-    let Chain { mut entries, head } = read(outside, after).await?;
-    let older = entries.len().saturating_sub(arguments.limit);
-    entries.drain(..older);
+    let (entries, older, head) = if after.is_none() && arguments.limit <= PAGE {
+        let question = json!({"action": "audit", "newest": true, "limit": arguments.limit});
+        let mut page = Failure::of_answer(outside.ask(question).await?)?;
+        let (entries, head) = (page["entries"].take(), head(&page));
+        let entries = if let Value::Array(entries) = entries { entries } else { Vec::new() };
+        let first = entries.iter().filter_map(|entry| entry["seq"].as_u64()).min().unwrap_or(1);
+        (entries, usize::try_from(first.saturating_sub(1)).unwrap_or(usize::MAX), head)
+    } else {
+        let Chain { mut entries, head } = read(outside, after).await?;
+        let older = entries.len().saturating_sub(arguments.limit);
+        entries.drain(..older);
+        (entries, older, head)
+    };
     let text =
         if entries.is_empty() { "No decision is on record there.".to_owned() } else { shown(session, &entries, older) };
     let document =
@@ -171,6 +181,13 @@ fn judged(chain: &Chain, noted: Option<&Head>) -> Result<Head, String> {
     }
 }
 
+/// The end of the chain, as an answer names it.
+fn head(page: &Value) -> Head {
+    let head = &page["head"];
+    let hash = head["hash"].as_str().unwrap_or_default().to_owned();
+    Head { seq: head["seq"].as_u64().unwrap_or_default(), hash }
+}
+
 async fn read<O: Operator>(outside: &O, after: Option<String>) -> Result<Chain, Failure> {
     let (mut entries, mut cursor) = (Vec::new(), Value::Null);
     loop {
@@ -186,12 +203,7 @@ async fn read<O: Operator>(outside: &O, after: Option<String>) -> Result<Chain, 
         }
         cursor = page["cursor"].take();
         if cursor.is_null() {
-            let head = &page["head"];
-            let head = Head {
-                seq: head["seq"].as_u64().unwrap_or_default(),
-                hash: head["hash"].as_str().unwrap_or_default().to_owned(),
-            };
-            return Ok(Chain { entries, head });
+            return Ok(Chain { entries, head: head(&page) });
         }
     }
 }

@@ -153,6 +153,9 @@ pub struct Audit {
     pub limit: Option<usize>,
     /// Go on after an earlier page.
     pub cursor: Option<String>,
+    /// The last ones instead.
+    #[serde(default)]
+    pub newest: bool,
 }
 
 /// `cancel`

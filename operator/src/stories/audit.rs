@@ -35,7 +35,12 @@ fn serve(fake: &Fake, chain: &[Value], shown: Vec<Value>) {
     shown.sort_by_key(key);
     let shown = Rc::new(shown);
     fake.answers(move |action| {
-        assert_eq!((&action["action"], &action["limit"]), (&json!("audit"), &json!(500)));
+        assert_eq!(action["action"], "audit");
+        if action["newest"] == json!(true) {
+            let limit = usize::try_from(action["limit"].as_u64().unwrap()).unwrap();
+            return json!({"ok": true, "entries": shown[shown.len().saturating_sub(limit)..], "cursor": null, "head": head});
+        }
+        assert_eq!(action["limit"], 500);
         let from = match (action["cursor"].as_str(), action["after"].as_str()) {
             (Some(cursor), _) => cursor.to_owned(),
             (None, Some(after)) => format!("{:020}", Millis::parse_rfc3339(after).unwrap().0),
@@ -53,6 +58,12 @@ fn decisions_are_listed_in_their_order_the_newest_ones() {
     let (fake, chain) = (Fake::new(), chain(8));
     serve(&fake, &chain, chain.clone());
     insta::assert_snapshot!("audit", fake.run("audit --limit 4").out);
+    assert_eq!(
+        fake.state.asked.borrow().as_slice(),
+        [json!({"action": "audit", "newest": true, "limit": 4})],
+        "one page, however long the chain is"
+    );
+    assert!(fake.run("audit --limit 600").out.contains("INC-512"), "more than a page: all of it is read");
     let document = fake.run("audit --after 2m --json").json();
     let seqs: Vec<&Value> = document["entries"].as_array().unwrap().iter().map(|entry| &entry["seq"]).collect();
     assert_eq!((seqs, &document["older"]), (vec![&json!(7), &json!(8)], &json!(0)));

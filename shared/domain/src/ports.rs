@@ -242,6 +242,8 @@ pub trait Audit {
     async fn head(&self) -> Result<Head, StoreError>;
     /// Entries in order: those after the key `after`, at most `limit`, and whether there are more.
     async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError>;
+    /// The last entries, in order, at most `limit`.
+    async fn newest(&self, limit: usize) -> Result<Vec<Entry>, StoreError>;
 }
 
 /// The payloads table.

@@ -294,6 +294,13 @@ pub async fn decisions(table: &(impl Audit + Plans), prefix: &str) {
             break;
         }
     }
+    for limit in [1, 2] {
+        assert_eq!(
+            table.newest(limit).await.expect("readable"),
+            all[all.len() - limit..],
+            "the last {limit}, in order"
+        );
+    }
     all.sort_by_key(|entry| entry.seq);
     let head = all.last().map(Entry::head).unwrap_or_default();
     assert_eq!(audit::verify(&Head::default(), &all, &head).expect("the chain holds"), head.seq);

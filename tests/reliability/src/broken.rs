@@ -224,6 +224,10 @@ impl<D: Audit> Audit for Broken<D> {
     async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
         self.inner.entries(after, limit).await
     }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.newest(limit).await
+    }
 }
 
 impl<D: EndpointStates> EndpointStates for Broken<D> {

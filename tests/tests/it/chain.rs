@@ -144,3 +144,30 @@ async fn a_decision_whose_answer_was_lost_is_known_as_our_own_though_others_came
         assert_eq!(table_at(&receiver).record(cancel("e to p")).await.is_ok(), expected);
     }
 }
+
+#[tokio::test]
+async fn the_newest_decisions_come_from_the_end_of_the_chain_in_their_order() {
+    let mut head = Head::default();
+    let chain = ["a", "b", "c"].map(|subject| {
+        let entry = cancel(subject).after(&head);
+        head = entry.head();
+        entry
+    });
+    let item = |i: usize| {
+        let doc = serde_json::to_string(&chain[i]).unwrap();
+        json!({"pk": {"S": "AUDIT"}, "sk": {"S": chain[i].key()}, "doc": {"S": doc}})
+    };
+    let receiver = Receiver::start().await;
+    let last = json!({"pk": {"S": "AUDIT"}, "sk": {"S": chain[1].key()}});
+    receiver.script(
+        "",
+        [
+            answer(200, &json!({"Items": [item(2), item(1)], "LastEvaluatedKey": last})),
+            answer(200, &json!({"Items": [item(0)]})),
+        ],
+    );
+    assert_eq!(table_at(&receiver).newest(3).await.unwrap(), chain);
+    let asked: Vec<Value> = receiver.seen("").iter().map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect();
+    assert_eq!([&asked[0]["Limit"], &asked[1]["Limit"]], [3, 1]);
+    assert!(asked.iter().all(|query| query["ScanIndexForward"] == false) && asked[1]["ExclusiveStartKey"] == last);
+}

@@ -586,6 +586,11 @@ async fn every_decision_is_in_the_chain_and_the_chain_holds() {
         actions,
         ["endpoint by ada", "endpoint by ada", "cancel by ada", "propose by ada", "approve by bea", "abort by cem"]
     );
+    let newest = world.act(json!({"action": "audit", "newest": true, "limit": 2})).await;
+    let seqs: Vec<&Value> = newest["entries"].as_array().unwrap().iter().map(|entry| &entry["seq"]).collect();
+    assert_eq!(seqs, [5, 6]);
+    let both = world.act(json!({"action": "audit", "newest": true, "after": "2026-12-01T00:00:00Z"})).await;
+    assert_eq!(both["error"]["code"], "invalid");
     let (entries, _) = world.table.entries("", 100).await.unwrap();
     assert_eq!(domain::audit::verify(&Default::default(), &entries, &world.table.head().await.unwrap()), Ok(6));
     let listed = world.act(json!({"action": "plans"})).await;

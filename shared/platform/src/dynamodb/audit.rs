@@ -117,6 +117,11 @@ fn head_item(head: &Head) -> Item {
     item
 }
 
+fn read_entry(item: &Item) -> Result<Entry, StoreError> {
+    let doc = item.get("doc").and_then(|v| v.as_s().ok()).map_or("", String::as_str);
+    serde_json::from_str(doc).map_err(|e| StoreError::Corrupt(format!("a decision cannot be read: {e}")))
+}
+
 fn entry_item(entry: &Entry) -> Item {
     let mut item = item::text_key("AUDIT", &entry.key());
     item.insert("doc".to_owned(), s(&serde_json::to_string(entry).expect("an entry is plain data")));
@@ -156,14 +161,37 @@ impl Audit for DeliveryTable {
             .send()
             .await
             .map_err(|e| unavailable("reading the decisions", e))?;
-        let entries = page
-            .items()
-            .iter()
-            .map(|item| {
-                let doc = item.get("doc").and_then(|v| v.as_s().ok()).map_or("", String::as_str);
-                serde_json::from_str(doc).map_err(|e| StoreError::Corrupt(format!("a decision cannot be read: {e}")))
-            })
-            .collect::<Result<Vec<Entry>, _>>()?;
+        let entries = page.items().iter().map(read_entry).collect::<Result<Vec<Entry>, _>>()?;
         Ok((entries, page.last_evaluated_key.is_some_and(|key| !HashMap::is_empty(&key))))
+    }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let (mut entries, mut start) = (Vec::new(), None);
+        // A page ends early when its items are large.
+        while entries.len() < limit {
+            let left = i32::try_from(limit - entries.len()).unwrap_or(i32::MAX);
+            let page = self
+                .client
+                .query()
+                .table_name(&self.table)
+                .key_condition_expression("pk = :pk")
+                .expression_attribute_values(":pk", s("AUDIT"))
+                .consistent_read(true)
+                .scan_index_forward(false)
+                .limit(left)
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(|e| unavailable("reading the last decisions", e))?;
+            for item in page.items() {
+                entries.push(read_entry(item)?);
+            }
+            start = page.last_evaluated_key;
+            if start.as_ref().is_none_or(HashMap::is_empty) {
+                break;
+            }
+        }
+        entries.reverse();
+        Ok(entries)
     }
 }

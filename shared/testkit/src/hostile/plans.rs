@@ -51,6 +51,10 @@ impl<D: Audit> Audit for Hostile<D> {
     async fn entries(&self, after: &str, limit: usize) -> Result<(Vec<Entry>, bool), StoreError> {
         self.read("entries", &"", || self.inner.entries(after, limit)).await
     }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.read("newest", &"", || self.inner.newest(limit)).await
+    }
 }
 
 impl<D: EndpointStates> EndpointStates for Hostile<D> {

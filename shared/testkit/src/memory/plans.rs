@@ -37,6 +37,13 @@ impl Audit for MemoryDeliveries {
         entries.truncate(limit);
         Ok((entries, more))
     }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = self.state.borrow().audit.clone();
+        entries.sort_by_key(Entry::key);
+        let older = entries.len().saturating_sub(limit);
+        Ok(entries.split_off(older))
+    }
 }
 
 impl Plans for MemoryDeliveries {
