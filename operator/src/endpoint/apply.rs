@@ -141,14 +141,14 @@ async fn plan<W: World>(
             Ok(registration) => {
                 there.insert(id, registration);
             }
-            Err(found) if wanted.contains_key(&id) => problems.extend(lines(id.as_str(), &found)),
+            Err(found) if wanted.contains_key(&id) => problems.extend(lines(id.as_str(), &found.problems)),
             // Not ours to repair, and not in the way.
             Err(_) => {}
         }
     }
     if !problems.is_empty() {
         return Err(Failure::problems(
-            "what is stored of these endpoints cannot be read, nothing was written; repair them in the table:",
+            "what is stored of these endpoints cannot be read, nothing was written; `redeliver endpoint add ID --replace-unreadable --url …` registers one anew:",
             &problems,
         ));
     }
@@ -259,6 +259,6 @@ async fn reread<O: Outside>(outside: &O, id: &EndpointKey) -> Result<Option<Regi
     match outside.registration(id).await? {
         None => Ok(None),
         Some(Ok(registration)) => Ok(Some(registration)),
-        Some(Err(problems)) => Err(super::unreadable(id, &problems)),
+        Some(Err(broken)) => Err(super::unreadable(id, &broken)),
     }
 }

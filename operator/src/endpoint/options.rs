@@ -6,6 +6,7 @@ use domain::fields::Problem;
 use domain::retry::Waits;
 use serde_json::{Map, Value, json};
 
+use super::file::credential;
 use crate::session::Environment;
 use crate::when;
 
@@ -178,11 +179,11 @@ impl Options {
                 problems.push("`--header-env` must be written as Name=VARIABLE".to_owned());
                 continue;
             };
-            match environment(variable.trim()) {
+            match credential(environment, variable.trim()) {
                 Some(value) => {
                     headers.insert(name.trim().to_ascii_lowercase(), json!(value));
                 }
-                None => problems.push(format!("`--header-env` {name}: the variable {variable} is not set")),
+                None => problems.push(format!("`--header-env` {name}: the variable {variable} is not set, or empty")),
             }
         }
         if !headers.is_empty() {
@@ -236,7 +237,11 @@ mod tests {
 
     fn defined(options: &Options, unset: &[&str]) -> Result<Value, Vec<String>> {
         let unset: Vec<String> = unset.iter().map(|name| (*name).to_owned()).collect();
-        let environment = |name: &str| (name == "TOKEN").then(|| "Bearer s3cr3t".to_owned());
+        let environment = |name: &str| match name {
+            "TOKEN" => Some("Bearer s3cr3t".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
         options.define(base(), None, &unset, &environment).map(|definition| definition.to_json())
     }
 
@@ -291,14 +296,14 @@ mod tests {
             timeout: Some(99),
             jitter: Some(101),
             header: vec!["Authorization: s3cr3t".to_owned(), "s3cr3t".to_owned()],
-            header_env: vec!["X-A=MISSING".to_owned()],
+            header_env: vec!["X-A=MISSING".to_owned(), "authorization=EMPTY".to_owned()],
             ..Options::default()
         };
         let problems = defined(&options, &[]).unwrap_err();
         let all = problems.join("\n");
-        assert_eq!(problems.len(), 5, "{all}");
+        assert_eq!(problems.len(), 6, "{all}");
         assert!(
-            all.contains("--header-env") && all.contains("MISSING") && all.contains("retry.jitter_percent"),
+            all.contains("--header-env") && all.contains("MISSING") && all.contains("variable EMPTY") && all.contains("retry.jitter_percent"),
             "{all}"
         );
         assert!(!all.contains("s3cr3t"), "{all}");

@@ -23,8 +23,8 @@ pub struct Rotate {
     /// Which secret, where there are both
     #[arg(long, value_name = "SCHEME", value_parser = ["v1", "v1a"])]
     scheme: Option<String>,
-    /// How long the older secrets go on: 24h, 7d, or 0 to retire them at once
-    #[arg(long, value_name = "DURATION", value_parser = when::duration, default_value = "24h")]
+    /// How long the older secrets go on: 24h, 7d, 90d at most, or 0 to retire them at once
+    #[arg(long, value_name = "DURATION", value_parser = when::overlap, default_value = "24h")]
     overlap: i64,
     /// Take the new secret from standard input
     #[arg(long)]

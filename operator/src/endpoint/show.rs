@@ -192,8 +192,8 @@ pub(super) async fn list<W: World>(session: &mut Session<'_, W>, list: &List) ->
                     description,
                 ]);
             }
-            Err(problems) => {
-                let problems = lines("", problems);
+            Err(broken) => {
+                let problems = lines("", &broken.problems);
                 items.push(json!({"endpoint": id.as_str(), "state": "misconfigured", "problems": problems}));
                 rows.push(vec![
                     id.to_string(),

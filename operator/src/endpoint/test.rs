@@ -41,7 +41,7 @@ pub(super) async fn test<W: World>(session: &mut Session<'_, W>, test: &Test) ->
             existing(&outside, id).await?;
             (id.clone(), StateKey::registered(id), id.to_string())
         }
-        (None, Some(url)) => (EndpointKey::inline(url), StateKey::inline(url), url.origin().ascii_serialization()),
+        (None, Some(url)) => (EndpointKey::inline(url), StateKey::inline(url), domain::id::origin(url)),
         (None, None) => return Err(Failure::invalid("name an endpoint, or a URL with --url")),
     };
     let now = session.now();

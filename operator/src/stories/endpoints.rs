@@ -66,6 +66,28 @@ fn a_removed_endpoint_comes_back_only_when_it_is_asked_for_and_agreed_to() {
 }
 
 #[test]
+fn what_cannot_be_read_is_registered_anew_when_it_is_asked_for_and_agreed_to() {
+    let fake = Fake::new();
+    let mut broken = one();
+    broken["secrets"] = json!([SECRET, {"secret": SECRET, "retired_at": "866000000000000"}]);
+    fake.has("ep_a", broken);
+    let add = "endpoint add ep_a --url https://other.example.test/";
+    let refused = fake.run(add);
+    assert!(refused.exit == Exit::Usage && refused.err.contains("--replace-unreadable"), "{refused:?}");
+    let unasked = fake.run(&format!("{add} --replace-unreadable --json"));
+    assert_eq!(unasked.json()["error"]["code"], "not_confirmed");
+    assert!(unasked.err.contains("secrets.1.retired_at"), "{unasked:?}");
+    assert_eq!(fake.state.writes.get(), 0);
+    let ran = fake.run(&format!("{add} --replace-unreadable --yes"));
+    assert!(ran.exit == Exit::Done && ran.out.contains("endpoint resume ep_a"), "{ran:?}");
+    let stored = fake.stored("ep_a");
+    assert_eq!((&stored["version"], stored["secrets"].as_array().map(Vec::len)), (&json!(4), Some(1)), "{stored}");
+    assert!(!ran.out.contains("whsec_"), "the secret that can be read stays: {}", ran.out);
+    let again = fake.run(&format!("{add} --replace-unreadable --yes --json"));
+    assert_eq!(again.json()["error"]["code"], "exists", "one that can be read is not replaced");
+}
+
+#[test]
 fn bad_options_are_all_told_before_anything_is_asked_of_aws() {
     let fake = Fake::new();
     let ran =
@@ -197,6 +219,13 @@ fn pause_resume_and_disable_are_decisions_with_a_reason_and_a_name() {
     assert_eq!(fake.state.asked.borrow().len(), asked);
     let origin = "url:00112233445566778899aabbccddeeff";
     assert_eq!(fake.run(&format!("endpoint pause {origin} --reason x")).exit, Exit::Done);
+    assert_eq!(fake.state.asked.borrow().last().unwrap()["endpoint"], origin);
+    let ran = fake.run("endpoint pause --url https://h.example.test:8443/in?k=t0ken --reason x");
+    assert!(ran.exit == Exit::Done && ran.out.contains("resume --url https://h.example.test:8443 "), "{ran:?}");
+    let expected = json!({"action": "endpoint", "url": "https://h.example.test:8443", "set": "paused", "reason": "x", "operator": "ada"});
+    assert_eq!(fake.state.asked.borrow().last(), Some(&expected), "the origin, and nothing else of the URL");
+    assert_eq!(fake.run("endpoint pause ep_a --url https://h.example.test/ --reason x").exit, Exit::Usage);
+    assert_eq!(fake.run("endpoint pause --reason x").exit, Exit::Usage);
 }
 
 #[test]

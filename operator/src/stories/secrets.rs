@@ -36,6 +36,32 @@ fn overlap_0_retires_at_once() {
 }
 
 #[test]
+fn an_overlap_that_no_calendar_can_hold_is_refused_before_anything_is_asked() {
+    let fake = with_one();
+    for line in ["endpoint rotate-secret ep_a --overlap 9999999d", "endpoint keys rotate --yes --overlap 91d"] {
+        let ran = fake.run(line);
+        assert!(ran.exit == Exit::Usage && ran.err.contains("90d at most"), "{ran:?}");
+    }
+    assert!(fake.state.connected.borrow().is_none());
+}
+
+#[test]
+fn one_root_key_that_cannot_be_read_stops_no_other_and_goes_with_the_next_rotation() {
+    let fake = Fake::new();
+    let far = json!({"secret": SECRET, "retired_at": "866000000000000"});
+    *fake.state.roots.borrow_mut() = json!({"version": 4, "secrets": [SECRET, far]});
+    let shown = fake.run("endpoint keys --url https://h.example.test/ --json");
+    assert_eq!((shown.exit, shown.json()["keys"].as_array().map(Vec::len)), (Exit::Done, Some(1)), "{shown:?}");
+    assert!(shown.err.contains("secrets.1.retired_at") && !shown.err.contains("whsec_"), "{shown:?}");
+    *fake.state.roots.borrow_mut() = json!({"version": 4, "secrets": [far]});
+    let ran = fake.run("endpoint keys --url https://h.example.test/");
+    assert!(ran.exit == Exit::Usage && ran.err.contains("keys rotate"), "no key is made where there was one: {ran:?}");
+    assert_eq!(fake.run("endpoint keys rotate --yes").exit, Exit::Done);
+    let stored = fake.state.roots.borrow().clone();
+    assert_eq!((&stored["version"], stored["secrets"].as_array().map(Vec::len)), (&json!(5), Some(1)));
+}
+
+#[test]
 fn which_secret_must_be_said_where_there_are_two() {
     let fake = with_one();
     fake.run("endpoint set ep_a --signature v1,v1a");

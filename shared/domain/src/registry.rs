@@ -3,7 +3,7 @@
 //! It is read strictly: an unknown field is refused by name, and a wrong one with what it should be; no message repeats a
 //! value, because values here are secrets and URLs with tokens.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::definition::Definition;
@@ -46,6 +46,17 @@ pub struct Registration {
     pub updated_at: Option<Millis>,
     /// Since when it is removed.
     pub removed_at: Option<Millis>,
+}
+
+/// What is stored under an id and cannot be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Why not.
+    pub problems: Vec<Problem>,
+    /// Its version, or 0 where that cannot be told.
+    pub version: u64,
+    /// Those of its secrets that can be read.
+    pub secrets: Vec<SecretEntry>,
 }
 
 impl Registration {
@@ -96,17 +107,33 @@ impl Registration {
 
     /// Reads the stored form.
     pub fn from_json(value: Value) -> Result<Self, Vec<Problem>> {
-        let mut fields = Fields::of("", value)?;
+        Self::read(value).map_err(|unreadable| unreadable.problems)
+    }
+
+    /// Reads the stored form; of one that cannot be read, what can be kept.
+    pub fn read(value: Value) -> Result<Self, Unreadable> {
+        let mut fields = match Fields::of("", value) {
+            Ok(fields) => fields,
+            Err(problems) => return Err(Unreadable { problems, version: 0, secrets: Vec::new() }),
+        };
         let secrets = secret_entries(&mut fields);
         let version = fields.take("version", VERSION).unwrap_or(0);
         let updated_at = fields.time("updated_at");
         let removed_at = fields.time("removed_at");
-        let definition = Definition::read(fields)?;
-        Ok(Self { definition, secrets, version, updated_at, removed_at })
+        match Definition::read(fields) {
+            Ok(definition) => Ok(Self { definition, secrets, version, updated_at, removed_at }),
+            Err(problems) => Err(Unreadable { problems, version, secrets }),
+        }
     }
 
-    /// The stored form. It holds the secrets: it goes to the table and nowhere else.
-    pub fn to_stored(&self) -> Value {
+    /// The stored form. It holds the secrets: it goes to the table and nowhere else. What the same reader could not read
+    /// again has none, because its deliveries would be held.
+    pub fn to_stored(&self) -> Result<Value, Vec<Problem>> {
+        Self::from_json(self.written())?;
+        Ok(self.written())
+    }
+
+    fn written(&self) -> Value {
         let mut value = self.definition.to_json();
         self.add_times(&mut value);
         value["secrets"] = stored_secrets(&self.secrets);
@@ -157,18 +184,42 @@ impl SecretEntry {
 /// What a version must be.
 const VERSION: &str = "must be a whole number";
 
-/// Reads the root keys of inline URLs, and their version.
-pub fn inline_keys_from_json(value: Value) -> Result<(Vec<SecretEntry>, u64), Vec<Problem>> {
-    let mut fields = Fields::of("", value)?;
-    let keys = secret_entries(&mut fields);
-    let version = fields.take("version", VERSION).unwrap_or(0);
-    fields.finish()?;
-    Ok((keys, version))
+/// The root keys of inline URLs, as they are stored.
+#[derive(Clone, Debug, Default)]
+pub struct RootKeys {
+    /// Those that can be read, the newest first; retired ones too.
+    pub keys: Vec<SecretEntry>,
+    /// Their version.
+    pub version: u64,
+    /// What is wrong with the rest: one bad key must not stop every inline URL.
+    pub problems: Vec<Problem>,
 }
 
-/// Their stored form. It holds the keys: it goes to the table and nowhere else.
-pub fn inline_keys_to_stored(keys: &[SecretEntry], version: u64) -> Value {
-    json!({ "secrets": stored_secrets(keys), "version": version })
+impl RootKeys {
+    /// Reads the stored form, as far as it can be read.
+    pub fn from_json(value: Value) -> Self {
+        let mut fields = match Fields::of("", value) {
+            Ok(fields) => fields,
+            Err(problems) => return Self { problems, ..Self::default() },
+        };
+        let keys = secret_entries(&mut fields);
+        let version = fields.take("version", VERSION).unwrap_or(0);
+        let problems = fields.finish().err().unwrap_or_default();
+        Self { keys, version, problems }
+    }
+
+    /// The stored form of such keys. It holds the keys: it goes to the table and nowhere else. What could not be read again
+    /// has none.
+    pub fn to_stored(keys: &[SecretEntry], version: u64) -> Result<Value, Vec<Problem>> {
+        let written = || json!({ "secrets": stored_secrets(keys), "version": version });
+        let read = Self::from_json(written());
+        if read.problems.is_empty() { Ok(written()) } else { Err(read.problems) }
+    }
+
+    /// Whether one of them signs.
+    pub fn any_active(&self, now: Millis) -> bool {
+        self.keys.iter().any(|key| key.is_active(now))
+    }
 }
 
 fn stored_secrets(entries: &[SecretEntry]) -> Value {
@@ -195,8 +246,12 @@ fn secret_entries(fields: &mut Fields) -> Vec<SecretEntry> {
 }
 
 fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> {
-    // A bare text is a secret that somebody put there by hand.
-    let value = if value.is_string() { json!({ "secret": value }) } else { value };
+    // A bare text is a secret that somebody put there by hand. Moved, so that no copy of it stays behind.
+    let value = if value.is_string() {
+        Value::Object(Map::from_iter([("secret".to_owned(), value)]))
+    } else {
+        value
+    };
     let mut fields = Fields::of(field, value)?;
     let created_at = fields.time("created_at").unwrap_or(Millis(0));
     let retired_at = fields.time("retired_at");
@@ -269,11 +324,34 @@ mod tests {
         value["updated_at"] = json!("2026-11-30T12:00:00.000Z");
         value["removed_at"] = json!("2026-11-30T13:00:00.000Z");
         let read = Registration::from_json(value.clone()).unwrap();
-        assert_eq!(read.to_stored(), value);
+        assert_eq!(read.to_stored(), Ok(value));
         let shown = read.to_shown(Millis::parse_rfc3339("2026-12-02T00:00:00Z").unwrap());
         assert!(!shown.to_string().contains("whsec_") && !shown.to_string().contains("whsk_"), "{shown}");
         assert_eq!((&shown["secrets"][0]["active"], &shown["secrets"][1]["active"]), (&json!(false), &json!(true)));
         assert!(shown["secrets"][1]["public_key"].as_str().unwrap().starts_with("whpk_"));
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let far = Millis::parse_rfc3339("9999-12-01T00:00:00Z").unwrap().plus(365 * 86_400_000);
+        let mut read = Registration::from_json(stored(json!({"version": 1}))).unwrap();
+        assert!(read.to_stored().is_ok());
+        read.secrets[0].retired_at = Some(far);
+        assert_eq!(read.to_stored().unwrap_err()[0].field, "secrets.0.retired_at");
+        assert_eq!(RootKeys::to_stored(&read.secrets, 1).unwrap_err()[0].field, "secrets.0.retired_at");
+    }
+
+    #[test]
+    fn what_can_be_read_of_a_broken_registration_is_kept_for_its_repair() {
+        let broken = Registration::read(stored(json!({
+            "version": 7, "colour": 1, "secrets": [SECRET, {"secret": SECRET, "retired_at": "866000000000000"}]
+        })))
+        .unwrap_err();
+        let fields: Vec<&str> = broken.problems.iter().map(|p| p.field.as_str()).collect();
+        assert_eq!((broken.version, broken.secrets.len(), fields), (7, 1, vec!["secrets.1.retired_at", "colour"]));
+        let keys = RootKeys::from_json(json!({"version": 2, "secrets": ["s3cr3t", SECRET]}));
+        assert_eq!((keys.version, keys.keys.len(), keys.problems.len()), (2, 1, 1));
+        assert!(keys.any_active(Millis(0)) && !keys.problems[0].to_string().contains("s3cr3t"));
     }
 
     #[test]

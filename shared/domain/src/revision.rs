@@ -8,6 +8,8 @@ use crate::time::{DAY_MS, Millis};
 
 /// The overlap of a rotation, unless told otherwise: both secrets sign for a day.
 pub const OVERLAP_MS: i64 = DAY_MS;
+/// The longest overlap: a secret that was to go must not stay by a slip of the keyboard.
+pub const MAX_OVERLAP_MS: i64 = 90 * DAY_MS;
 /// A retired secret is kept for so long, to tell a receiver that it uses an old one.
 pub const KEPT_MS: i64 = 7 * DAY_MS;
 
@@ -50,6 +52,9 @@ pub fn rotated(
     overlap_ms: i64,
     now: Millis,
 ) -> Result<Vec<SecretEntry>, &'static str> {
+    if overlap_ms > MAX_OVERLAP_MS {
+        return Err("the overlap may be 90 days at most");
+    }
     let same = |entry: &SecretEntry| *entry.secret.expose() == *new.expose();
     if secrets.iter().any(|entry| same(entry) && entry.retired_at.is_none()) {
         return Err("this secret is in use already: a rotation needs another one");
@@ -111,6 +116,15 @@ mod tests {
         assert_eq!((new[0].created_at, *new[0].secret.expose() == *secret(Scheme::V1, 9).expose()), (NOW, true));
         let at_once = rotated(&old, secret(Scheme::V1, 9), 0, NOW).unwrap();
         assert_eq!(at_once.iter().filter(|s| s.secret.scheme() == Scheme::V1 && s.is_active(NOW)).count(), 1);
+    }
+
+    #[test]
+    fn an_overlap_has_an_end() {
+        let old = [entry(Scheme::V1, 1, None)];
+        assert!(rotated(&old, secret(Scheme::V1, 9), MAX_OVERLAP_MS, NOW).is_ok());
+        for long in [MAX_OVERLAP_MS + 1, i64::MAX] {
+            assert!(rotated(&old, secret(Scheme::V1, 9), long, NOW).unwrap_err().contains("90 days"), "{long}");
+        }
     }
 
     #[test]
