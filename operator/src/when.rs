@@ -40,6 +40,11 @@ pub fn overlap(text: &str) -> Result<i64, String> {
     if ms > MAX_OVERLAP_MS { Err("may be 90d at most".to_owned()) } else { Ok(ms) }
 }
 
+/// Reads a whole number.
+pub fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "must be a whole number".to_owned())
+}
+
 /// Reads a duration in whole seconds.
 pub fn seconds(text: &str) -> Result<u32, String> {
     u32::try_from(duration(text)? / SECOND_MS).map_err(|_| "is too long".to_owned())

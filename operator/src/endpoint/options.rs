@@ -21,7 +21,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = when::seconds)]
     pub timeout: Option<u32>,
     /// Attempts in all, the first included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_attempts: Option<u32>,
     /// The waits between attempts in seconds, such as 30,120,600
     #[arg(long, value_name = "LIST", value_parser = Waits::parse, conflicts_with = "backoff")]
@@ -30,7 +30,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "RULE", value_parser = Waits::parse)]
     pub backoff: Option<Waits>,
     /// Add up to so many percent to each wait
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = when::whole::<u32>)]
     pub jitter: Option<u32>,
     /// No attempt later than this after the first one
     #[arg(long, value_name = "DURATION", value_parser = when::seconds)]
@@ -39,10 +39,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = when::seconds)]
     pub hint_cap: Option<u32>,
     /// A status to retry, in place of those set so far; may be repeated
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = when::whole::<u16>)]
     pub retry_status: Vec<u16>,
     /// A status that is final, in place of those set so far; may be repeated
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = when::whole::<u16>)]
     pub permanent_status: Vec<u16>,
     /// A header of every request; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
@@ -60,10 +60,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub receiver_control: Option<bool>,
     /// The most attempts per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_per_second: Option<u32>,
     /// The most attempts at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_in_flight: Option<u32>,
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use domain::id::EndpointKey;
 use domain::registry::{Registration, SecretEntry};
-use domain::revision::rotated;
+use domain::revision::{imported, rotated};
 use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use serde_json::{Value, json};
@@ -41,6 +41,11 @@ impl Fresh {
     /// Notes one; `imported`: the caller has it already.
     pub(super) fn note(&mut self, owner: &str, secret: &Secret, imported: bool) {
         self.of.push((owner.to_owned(), secret.clone(), imported));
+    }
+
+    /// Nothing was made or imported.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
     }
 
     /// Takes over what another one noted.
@@ -85,7 +90,7 @@ impl Fresh {
 /// Secrets from standard input, one a line.
 pub(super) fn from_input<W: World>(session: &mut Session<'_, W>) -> Result<Vec<Secret>, Failure> {
     let text = session.secret_input()?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty()).enumerate();
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(i, line)| {
             Secret::parse(line).map_err(|e| Failure::invalid(format!("--secret-stdin, line {}: {e}", i + 1)))
@@ -106,9 +111,9 @@ pub(super) fn complete<W: World>(
         if !registration.definition.signatures.contains(&secret.scheme()) {
             return Err(Failure::invalid(format!("--secret-stdin: {owner} is not signed by {}", secret.scheme())));
         }
-        add(registration, secret.clone(), 0, now)?;
         fresh.note(owner.as_str(), secret, true);
     }
+    registration.secrets = imported(&registration.secrets, given, now).map_err(Failure::conflict)?;
     for scheme in registration.unsigned_schemes(now) {
         let secret = Secret::new(scheme, &session.world.random_key());
         add(registration, secret.clone(), 0, now)?;

@@ -132,7 +132,7 @@ pub(super) async fn set<W: World>(session: &mut Session<'_, W>, set: &Set) -> Re
     let mut next = old.defined(definition, now);
     let mut fresh = Fresh::default();
     secrets::complete(session, &set.id, &mut next, &[], &mut fresh)?;
-    if changes.is_empty() && next.secrets.len() == old.secrets.len() {
+    if changes.is_empty() && fresh.is_empty() {
         let document =
             json!({"ok": true, "endpoint": set.id.as_str(), "version": old.version, "changes": [], "secrets": []});
         session.answer(&document, &format!("{} is like this already (version {}).", set.id, old.version))?;

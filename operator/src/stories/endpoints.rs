@@ -108,10 +108,50 @@ fn an_imported_secret_is_taken_from_standard_input_and_not_shown() {
     for (input, part) in [
         ("", "nothing on standard input"),
         ("whsec_s3cr3t", "line 1"),
+        (&format!("\n{SECRET}\n\ns3cr3t"), "line 4"),
         (&format!("{SECRET}\nwhsk_{}", &SECRET[6..]), "not signed by v1a"),
     ] {
         let ran = Fake::new().run_with(add, input.as_bytes(), false);
         assert!(ran.exit == Exit::Usage && ran.err.contains(part) && !ran.err.contains("s3cr3t"), "{input}: {ran:?}");
+    }
+}
+
+#[test]
+fn two_imported_secrets_both_sign_and_a_removed_endpoint_comes_back_with_the_one_it_had() {
+    let fake = Fake::new();
+    let other = "whsec_BBECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let add = "endpoint add ep_a --url https://h.example.test/ --secret-stdin";
+    let ran = fake.run_with(add, format!("{other}\n{SECRET}\n").as_bytes(), false);
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    let secrets = |fake: &Fake| -> Vec<(String, bool)> {
+        let stored = fake.stored("ep_a");
+        let all = stored["secrets"].as_array().unwrap().iter();
+        all.map(|s| (s["secret"].as_str().unwrap().to_owned(), s.get("retired_at").is_none())).collect()
+    };
+    assert_eq!(secrets(&fake), [(other.to_owned(), true), (SECRET.to_owned(), true)]);
+    fake.run("endpoint remove ep_a --yes");
+    let ran = fake.run_with(&format!("{add} --restore --yes"), SECRET.as_bytes(), false);
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    assert_eq!(secrets(&fake), [(SECRET.to_owned(), true), (other.to_owned(), false)]);
+}
+
+#[test]
+fn an_endpoint_whose_only_secret_retired_long_ago_gets_another_one_by_set() {
+    let fake = Fake::new();
+    let mut stored = one();
+    stored["secrets"][0]["retired_at"] = json!("2026-11-02T12:00:00.000Z");
+    fake.has("ep_a", stored);
+    let ran = fake.run("endpoint set ep_a --signature v1");
+    assert!(ran.exit == Exit::Done && ran.out.contains("whsec_"), "{ran:?}");
+    let stored = fake.stored("ep_a");
+    assert_eq!((&stored["version"], stored["secrets"][0].get("retired_at")), (&json!(4), None), "{stored}");
+}
+
+#[test]
+fn a_number_that_is_none_is_told_in_words() {
+    for option in ["--max-attempts", "--jitter", "--retry-status", "--permanent-status", "--max-per-second", "--max-in-flight"] {
+        let ran = Fake::new().run(&format!("endpoint add ep_a --url https://h.example.test/ {option} 3x"));
+        assert!(ran.exit == Exit::Usage && ran.err.contains("must be a whole number"), "{option}: {ran:?}");
     }
 }
 

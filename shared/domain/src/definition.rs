@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, Problem};
 use crate::message::{MAX_HEADER_BYTES, MAX_HEADERS};
-use crate::request::{check_endpoint_header, check_url};
+use crate::request::{check_endpoint_header, check_url, is_token};
 use crate::retry::{MAX_WAIT_SECONDS, Waits};
 use crate::signature::Scheme;
 
@@ -62,7 +62,7 @@ impl Definition {
     /// Reads a definition from a file or from options; every problem is collected.
     pub fn from_json(value: Value) -> Result<Self, Vec<Problem>> {
         let mut fields = Fields::of("", value)?;
-        if fields.list("secrets").is_some() {
+        if fields.has("secrets") {
             fields.wrong("secrets", "do not stand in a definition: they are generated, and shown once");
         }
         Self::read(fields)
@@ -217,7 +217,9 @@ impl Fields {
         let mut headers = BTreeMap::new();
         for (name, value) in given {
             if let Err(message) = check_endpoint_header(&name, &value) {
-                self.wrong("headers", format!("has a header that cannot be sent: {message}"));
+                // Under its own name, so that a file's line can be told; but what is no name is repeated once, and cut.
+                let field = if is_token(&name) { format!("headers.{name}") } else { "headers".to_owned() };
+                self.wrong(&field, format!("cannot be sent: {message}"));
             }
             if headers.insert(name.to_ascii_lowercase(), value).is_some() {
                 self.wrong("headers", format!("has {:?} twice", name.to_ascii_lowercase()));

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::delivery::RejectedReason;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::payload::Payload;
-use crate::request::{check_header, check_url};
+use crate::request::{check_header, check_url, is_padded};
 use crate::time::Millis;
 
 /// At most this many extra headers in a message.
@@ -233,6 +233,9 @@ fn parse_webhook(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
     if content_type.is_empty() || content_type.len() > 256 || !content_type.bytes().all(|c| (b' '..=b'~').contains(&c))
     {
         return Err("`content_type` must have 1 to 256 printable ASCII characters".to_owned().into());
+    }
+    if is_padded(&content_type) {
+        return Err("`content_type` must not begin or end with a blank".to_owned().into());
     }
     let correlation_id = text("correlation_id", wire.correlation_id)?;
     if correlation_id.as_ref().is_some_and(|c| c.chars().count() > 128) {

@@ -382,7 +382,7 @@ mod tests {
                 stored(json!({"secrets": [{"secret": SECRET, "created_at": "s3cr3t"}]})),
                 "`secrets.0.created_at` must be",
             ),
-            (stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})), "`secrets.0.until` is no field"),
+            (stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})), "`secrets.0.until` is no field here; there are created_at, retired_at, secret"),
             (stored(json!({"max_in_flight": 0})), "`max_in_flight`"),
             (stored(json!({"retry_statusses": [404]})), "`retry_statusses` is no field"),
         ] {
