@@ -106,6 +106,10 @@ pub(super) async fn apply<W: World>(session: &mut Session<'_, W>, apply: &Apply)
         let line = format!("stopped: {}; apply again to go on", failure.message);
         text.push_str(&format!("{}\n", session.paint(Paint::Red, &line)));
     }
+    for step in steps.iter().filter(|step| step.definition.is_some() && !conflicts.contains(&step.id.to_string())) {
+        let advice = step.old.as_ref().and_then(|old| super::goes_on(&step.id, old, session.now()));
+        text.push_str(&advice.unwrap_or_default());
+    }
     text.push_str(&fresh.to_text(session));
     let exit = match &trouble {
         Some(failure) => failure.exit,

@@ -15,6 +15,7 @@ mod write;
 use clap::Subcommand;
 use domain::id::EndpointKey;
 use domain::registry::{Registration, Unreadable};
+use domain::time::Millis;
 
 use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Outside, World};
@@ -92,6 +93,12 @@ fn unreadable(id: &EndpointKey, broken: &Unreadable) -> Failure {
     );
     let failure = Failure::problems(&intro, &lines("", &broken.problems));
     Failure { code: "misconfigured".to_owned(), ..failure }
+}
+
+/// What to do after a repair, for an endpoint whose deliveries were held: they go on only when somebody says so.
+fn goes_on(id: &EndpointKey, old: &Registration, now: Millis) -> Option<String> {
+    let held = old.removed_at.is_some() || !old.unsigned_schemes(now).is_empty();
+    held.then(|| format!("What was held for {id} goes out after `redeliver endpoint resume {id} --reason …`.\n"))
 }
 
 /// Writes the next version, or says that somebody was faster.

@@ -8,7 +8,7 @@ use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use serde_json::{Value, json};
 
-use super::{existing, id};
+use super::{existing, goes_on, id};
 use crate::exit::{Exit, Failure};
 use crate::outside::{Registry, World};
 use crate::session::{Paint, Session};
@@ -144,7 +144,7 @@ pub(super) async fn rotate<W: World>(session: &mut Session<'_, W>, rotate: &Rota
         let mut next = old.next(now);
         add(&mut next, new.clone(), rotate.overlap, now)?;
         if outside.replace(&rotate.id, old.version, &next).await? {
-            return told(session, rotate, &new, &next);
+            return told(session, rotate, &new, &old, &next);
         }
     }
     Err(Failure::conflict(format!("{} is being changed by somebody else: nothing was written, try again", rotate.id)))
@@ -174,6 +174,7 @@ fn told<W: World>(
     session: &mut Session<'_, W>,
     rotate: &Rotate,
     new: &Secret,
+    old: &Registration,
     next: &Registration,
 ) -> Result<Exit, Failure> {
     let now = session.now();
@@ -195,6 +196,7 @@ fn told<W: World>(
         );
         text.push_str(&format!("{}\n", session.paint(Paint::Yellow, &warning)));
     }
+    text.push_str(&goes_on(&rotate.id, old, now).unwrap_or_default());
     text.push_str(&fresh.to_text(session));
     let retires: Vec<String> = retiring.iter().map(ToString::to_string).collect();
     let document = json!({"ok": true, "endpoint": rotate.id.as_str(), "version": next.version, "secrets": fresh.to_json(), "older_retire_at": retires});

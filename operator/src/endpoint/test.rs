@@ -11,7 +11,7 @@ use super::{existing, id};
 use crate::exit::{Exit, Failure};
 use crate::follow::{Seen, Until, attempt, follow, told};
 use crate::outside::{Intake, Operator, World};
-use crate::session::{Paint, Session};
+use crate::session::{Paint, Session, plain};
 use crate::when;
 
 /// `endpoint test`
@@ -68,7 +68,7 @@ pub(super) async fn test<W: World>(session: &mut Session<'_, W>, test: &Test) ->
             answer.clone()
         }
         Seen::Rejected(why) => {
-            text.push_str(&format!("  The message was rejected: {why}\n"));
+            text.push_str(&format!("  The message was rejected: {}\n", plain(why)));
             json!({"rejected": why})
         }
         Seen::TooLate(last) => {

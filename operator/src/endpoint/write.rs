@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::options::Options;
 use super::secrets::{self, Fresh};
-use super::{existing, id, replace, unreadable};
+use super::{existing, goes_on, id, replace, unreadable};
 use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Registry, World};
 use crate::session::{Paint, Session};
@@ -142,6 +142,7 @@ pub(super) async fn set<W: World>(session: &mut Session<'_, W>, set: &Set) -> Re
     let warnings = warnings(&next, now);
     let mut text = format!("{} is version {}.\n{}", set.id, next.version, change_lines(session, &changes));
     text.push_str(&warned(session, &warnings));
+    text.push_str(&goes_on(&set.id, &old, now).unwrap_or_default());
     text.push_str(&fresh.to_text(session));
     let document = json!({"ok": true, "endpoint": set.id.as_str(), "version": next.version, "changes": to_json(&changes), "warnings": warnings, "secrets": fresh.to_json()});
     session.answer(&document, &text)?;

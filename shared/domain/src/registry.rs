@@ -270,6 +270,7 @@ fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::MAX_HEADER_VALUE;
     use crate::retry::{RetryPolicy, Waits};
     use crate::signature::Scheme;
 
@@ -374,6 +375,10 @@ mod tests {
             (stored(json!({"retry_statuses": [404], "permanent_statuses": [404]})), "stands in `retry_statuses` too"),
             (stored(json!({"headers": {"Host": "s3cr3t"}})), "host is reserved"),
             (stored(json!({"headers": {"X-A": "s3cr3t\r\n"}})), "x-a may hold only"),
+            (stored(json!({"headers": {"Authorization": "Bearer s3cr3t "}})), "`headers.Authorization` cannot be sent"),
+            (stored(json!({"description": "s3cr3t\nstate active"})), "`description` must be one line"),
+            (stored(json!({"description": "\u{202e}s3cr3t"})), "`description` must be one line"),
+            (stored(json!({"url": "https://h.example.test/#s3cr3t"})), "`url` must not have a part after `#`"),
             (stored(json!({"headers": {"X-A": "1", "x-a": "2"}})), "\"x-a\" twice"),
             (stored(json!({"headers": {"x": 1}})), "`headers` must be an object of texts"),
             (stored(json!({"signatures": ["v2"]})), "`signatures` must be a list of"),
@@ -393,6 +398,61 @@ mod tests {
         assert!(both.contains("timeout_seconds") && both.contains("max_per_second"), "{both}");
         let in_file = Definition::from_json(stored(json!({}))).unwrap_err();
         assert_eq!(in_file[0].field, "secrets");
+    }
+
+    /// The largest that passes, and what is one more.
+    #[test]
+    fn every_size_of_a_registration_ends_where_the_contract_says() {
+        let texts = |count: usize| (0..count).map(|i| (format!("x-{i:0>4}"), json!("1"))).collect::<Map<_, _>>();
+        let filled = |bytes: usize| {
+            let mut headers = Map::new();
+            headers.insert("x-aaaaaa".to_owned(), json!("v".repeat(MAX_HEADER_VALUE)));
+            headers.insert("x-bbbbbb".to_owned(), json!("v".repeat(bytes - 16 - MAX_HEADER_VALUE)));
+            json!(headers)
+        };
+        let url = |length: usize| format!("https://h.example/{}", "p".repeat(length - 18));
+        let waits = |count: usize| json!({"schedule_seconds": vec![1; count]});
+        let retry = |name: &str, value: u64| json!({"retry": {name: value}});
+        let day30 = u64::from(crate::retry::MAX_WAIT_SECONDS);
+        let mut secrets = |count: usize| json!({"secrets": vec![SECRET; count]});
+        for (good, over, field) in [
+            (json!({"url": url(2048)}), json!({"url": url(2049)}), "url"),
+            (json!({"description": "é".repeat(256)}), json!({"description": "é".repeat(257)}), "description"),
+            (json!({"headers": texts(32)}), json!({"headers": texts(33)}), "headers"),
+            (json!({"headers": filled(8_192)}), json!({"headers": filled(8_193)}), "headers"),
+            (secrets(10), secrets(11), "secrets"),
+            (json!({"retry": waits(100)}), json!({"retry": waits(101)}), "retry.schedule_seconds"),
+            (json!({"retry": {"schedule_seconds": [day30]}}), json!({"retry": {"schedule_seconds": [day30 + 1]}}), "retry.schedule_seconds"),
+            (json!({"timeout_seconds": 30}), json!({"timeout_seconds": 31}), "timeout_seconds"),
+            (json!({"timeout_seconds": 1}), json!({"timeout_seconds": 0}), "timeout_seconds"),
+            (retry("max_attempts", 100), retry("max_attempts", 101), "retry.max_attempts"),
+            (retry("jitter_percent", 100), retry("jitter_percent", 101), "retry.jitter_percent"),
+            (retry("window_seconds", day30), retry("window_seconds", day30 + 1), "retry.window_seconds"),
+            (retry("hint_cap_seconds", day30), retry("hint_cap_seconds", day30 + 1), "retry.hint_cap_seconds"),
+            (json!({"retry_statuses": [300, 599]}), json!({"retry_statuses": [600]}), "retry_statuses"),
+            (json!({"retry_statuses": [300]}), json!({"retry_statuses": [299]}), "retry_statuses"),
+            (json!({"max_per_second": 100_000}), json!({"max_per_second": 100_001}), "max_per_second"),
+            (json!({"max_in_flight": 10_000}), json!({"max_in_flight": 10_001}), "max_in_flight"),
+        ] {
+            assert!(Registration::from_json(stored(good)).is_ok(), "{field} at its bound");
+            let problems = Registration::from_json(stored(over)).unwrap_err();
+            assert_eq!(problems.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "over its bound");
+        }
+    }
+
+    #[test]
+    fn what_is_debugged_holds_no_credential() {
+        let mut value = full();
+        value["secrets"] = json!([SECRET, *Secret::new(Scheme::V1a, &Zeroizing::new([7; 32])).expose()]);
+        value["url"] = json!("https://hooks.example.test/t0ken?k=t0ken");
+        value["headers"]["x-api-key"] = json!("t0ken");
+        let read = Registration::from_json(value).unwrap();
+        let found = crate::endpoint::Found::Config(Box::new(read.resolve(&defaults(), Millis(0)).unwrap()));
+        let shown = format!("{read:?} {read:#?} {found:?} {found:#?}");
+        for hidden in ["t0ken", "Bearer", "whsec_", "whsk_", &SECRET[8..20]] {
+            assert!(!shown.contains(hidden), "{hidden}: {shown}");
+        }
+        assert!(shown.contains("https://hooks.example.test") && shown.contains("x-api-key"), "{shown}");
     }
 
     #[test]

@@ -118,6 +118,11 @@ pub fn check_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// Of a URL only what may be logged.
+pub(crate) fn origin_shown(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| "(no URL)".to_owned(), |url| url.origin().ascii_serialization())
+}
+
 /// A token of RFC 9110 section 5.6.2.
 pub(crate) fn is_token(name: &str) -> bool {
     !name.is_empty()

@@ -54,10 +54,12 @@ pub fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, and ICANN's reservation of `internal`.
+/// What common hosts files call the own host, RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, and ICANN's reservation of `internal`.
 const INTERNAL: &[&str] = &[
     "localhost",
     "localdomain",
+    "localdomain4",
+    "localdomain6",
     "local",
     "internal",
     "intranet",
@@ -83,6 +85,8 @@ mod tests {
             "ip6-loopback",
             "a.localhost",
             "localhost.localdomain",
+            "localhost4.localdomain4",
+            "localhost6.localdomain6",
             "sandbox.localdomain",
             "printer.local",
             "vault.local.",

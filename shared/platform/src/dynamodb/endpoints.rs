@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use domain::endpoint::{Defaults, Found};
 use domain::fields::Problem;
@@ -16,10 +17,9 @@ use domain::signature::{Scheme, Secret};
 use serde_json::Value;
 
 use super::cache::Cache;
-use super::deliveries::lost_put;
 use super::document;
 use super::item::{Item, n, s};
-use super::{ENDPOINTS_KEPT_MS, unavailable};
+use super::{ENDPOINTS_KEPT_MS, unavailable_without_dump};
 use crate::clock::{SystemClock, random_key};
 
 /// Key of the item with the root keys of inline URLs. No endpoint's id can hold a `#`.
@@ -42,7 +42,7 @@ impl EndpointTable {
 
     async fn item(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let read = self.client.get_item().table_name(&self.table).key("endpoint", s(key)).consistent_read(true);
-        Ok(read.send().await.map_err(|e| unavailable("reading the endpoints table", e))?.item)
+        Ok(read.send().await.map_err(|e| unavailable_without_dump("reading the endpoints table", &e))?.item)
     }
 
     /// Reads a registration as it is stored: `None` when there is none, the problems when it cannot be read.
@@ -65,7 +65,7 @@ impl EndpointTable {
                 .set_exclusive_start_key(start)
                 .send()
                 .await
-                .map_err(|e| unavailable("listing the endpoints table", e))?;
+                .map_err(|e| unavailable_without_dump("listing the endpoints table", &e))?;
             start = page.last_evaluated_key;
             for item in page.items.unwrap_or_default() {
                 let id = item.get("endpoint").and_then(|v| v.as_s().ok());
@@ -122,7 +122,10 @@ impl EndpointTable {
         match put {
             Ok(_) => Ok(true),
             // True when our own write was repeated underneath us after its answer was lost.
-            Err(error) => Ok(lost_put(error)?.is_some_and(|there| there == item)),
+            Err(error) => match error.into_service_error() {
+                PutItemError::ConditionalCheckFailedException(failed) => Ok(failed.item.is_some_and(|there| there == item)),
+                other => Err(unavailable_without_dump("writing to the endpoints table", &other)),
+            },
         }
     }
 }
