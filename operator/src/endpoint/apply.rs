@@ -83,11 +83,14 @@ pub(super) async fn apply<W: World>(session: &mut Session<'_, W>, apply: &Apply)
     }
     session.confirm(&format!("{count}: apply"))?;
     let mut fresh = Fresh::default();
-    let (mut documents, mut conflicts) = (Vec::new(), Vec::new());
+    let (mut documents, mut written, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     let mut trouble = None;
     for step in &steps {
         match carry_out(session, &outside, step, &mut fresh).await {
-            Ok(Done::Written(version)) => documents.push(described(step, Some(version))),
+            Ok(Done::Written(version)) => {
+                documents.push(described(step, Some(version)));
+                written.push(step);
+            }
             Ok(Done::Conflict) => conflicts.push(step.id.to_string()),
             // What was written before must be told, the secrets above all.
             Err(failure) => {
@@ -106,7 +109,7 @@ pub(super) async fn apply<W: World>(session: &mut Session<'_, W>, apply: &Apply)
         let line = format!("stopped: {}; apply again to go on", failure.message);
         text.push_str(&format!("{}\n", session.paint(Paint::Red, &line)));
     }
-    for step in steps.iter().filter(|step| step.definition.is_some() && !conflicts.contains(&step.id.to_string())) {
+    for step in written.iter().filter(|step| step.definition.is_some()) {
         let advice = step.old.as_ref().and_then(|old| super::goes_on(&step.id, old, session.now()));
         text.push_str(&advice.unwrap_or_default());
     }

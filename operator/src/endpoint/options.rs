@@ -17,7 +17,7 @@ pub(super) struct Options {
     /// For people
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// Longest request, 1 to 30 seconds
+    /// Longest request, 1 to 30 seconds; what is above the deployment's RequestTimeoutSeconds counts as that
     #[arg(long, value_name = "SECONDS", value_parser = when::seconds)]
     pub timeout: Option<u32>,
     /// Attempts in all, the first included
@@ -59,10 +59,10 @@ pub(super) struct Options {
     /// Let the receiver steer by a header of its answers
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub receiver_control: Option<bool>,
-    /// The most attempts per second
+    /// The most attempts per second: kept, not enforced yet
     #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_per_second: Option<u32>,
-    /// The most attempts at once
+    /// The most attempts at once: kept, not enforced yet
     #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_in_flight: Option<u32>,
 }

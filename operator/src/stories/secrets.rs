@@ -62,6 +62,31 @@ fn one_root_key_that_cannot_be_read_stops_no_other_and_goes_with_the_next_rotati
 }
 
 #[test]
+fn a_repair_says_that_what_was_held_needs_a_resume() {
+    let unsigned = |fake: &Fake| {
+        let mut stored = super::one();
+        stored["secrets"] = json!([]);
+        fake.has("ep_a", stored);
+    };
+    let fake = Fake::new();
+    let path = super::file("repair.toml", b"[endpoints.ep_a]\nurl = \"https://hooks.example.test/in\"\n");
+    for line in ["endpoint rotate-secret ep_a", "endpoint set ep_a --timeout 3", &format!("endpoint apply {path} --yes")] {
+        unsigned(&fake);
+        let ran = fake.run(line);
+        assert!(ran.exit == Exit::Done && ran.out.contains("endpoint resume ep_a"), "{line}: {ran:?}");
+        let again = fake.run("endpoint rotate-secret ep_a");
+        assert!(!again.out.contains("endpoint resume"), "nothing was held: {again:?}");
+    }
+}
+
+#[test]
+fn more_than_any_secret_is_not_read() {
+    let long = [b"\n".repeat(16 * 1024), SECRET.as_bytes().to_vec()].concat();
+    let ran = with_one().run_with("endpoint rotate-secret ep_a --secret-stdin", &long, false);
+    assert!(ran.exit == Exit::Usage && ran.err.contains("no secrets"), "{ran:?}");
+}
+
+#[test]
 fn which_secret_must_be_said_where_there_are_two() {
     let fake = with_one();
     fake.run("endpoint set ep_a --signature v1,v1a");

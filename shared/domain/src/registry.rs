@@ -414,7 +414,7 @@ mod tests {
         let waits = |count: usize| json!({"schedule_seconds": vec![1; count]});
         let retry = |name: &str, value: u64| json!({"retry": {name: value}});
         let day30 = u64::from(crate::retry::MAX_WAIT_SECONDS);
-        let mut secrets = |count: usize| json!({"secrets": vec![SECRET; count]});
+        let secrets = |count: usize| json!({"secrets": vec![SECRET; count]});
         for (good, over, field) in [
             (json!({"url": url(2048)}), json!({"url": url(2049)}), "url"),
             (json!({"description": "é".repeat(256)}), json!({"description": "é".repeat(257)}), "description"),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_and_malformed_headers_are_refused() {
+    fn wh_o_22_reserved_and_malformed_headers_are_refused() {
         for (name, value) in [
             ("Host", "internal"),
             ("content-length", "3"),
