@@ -40,8 +40,7 @@ pub fn signature(data: &[u8]) {
 /// timestamp here.
 fn diagnosed(timestamp: &str, signatures: &str, id: &str, body: &[u8]) {
     let secret = Secret::new(Scheme::V1, &Zeroizing::new([9; 32]));
-    let candidate =
-        |key| Candidate { name: "k".to_owned(), key, retired_at: Some(Millis(i64::MAX)), other: false };
+    let candidate = |key| Candidate { name: "k".to_owned(), key, retired_at: Some(Millis(i64::MAX)), other: false };
     let keys = [candidate(Key::Secret(secret.clone()))];
     for now in [None, Some(Millis(i64::MIN)), Some(Millis(i64::MAX)), Some(Millis(0))] {
         let found = diagnose(&Presented { id, timestamp, signatures, body }, &keys, now);

@@ -75,9 +75,8 @@ fn hide(id: &EndpointKey, definition: &mut Value, variables: &mut Vec<String>) {
 /// tells them apart.
 fn variable(id: &str, header: &str) -> String {
     let plain = |text: &str, divider: char| {
-        text.split(divider).all(|part| {
-            !part.is_empty() && part.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
-        })
+        text.split(divider)
+            .all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
     };
     let shouted = |text: &str| -> String {
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
@@ -99,7 +98,8 @@ mod tests {
 
     #[test]
     fn no_two_headers_have_the_same_variable_and_each_can_be_set_in_a_shell() {
-        let ids = ["ep_a", "ep-a", "EP_A", "ep_a_", "ep_a__b", "ep_a_b", "ep_a-b", "1", "_1", "-1", "ep_1", "EP_1", "a"];
+        let ids =
+            ["ep_a", "ep-a", "EP_A", "ep_a_", "ep_a__b", "ep_a_b", "ep_a-b", "1", "_1", "-1", "ep_1", "EP_1", "a"];
         let headers = ["authorization", "b", "b-c", "b.c", "b_c", "c", "_b", "-b", "x__y", "b--c"];
         let pairs = || ids.iter().flat_map(|id| headers.iter().map(move |header| variable(id, header)));
         assert_eq!(pairs().collect::<BTreeSet<_>>().len(), ids.len() * headers.len());

@@ -142,9 +142,8 @@ fn resolve_headers(endpoint: &mut Value, environment: Environment<'_>) -> Vec<Pr
         let found = variable.as_deref().and_then(|variable| credential(environment, variable));
         match (variable, &found) {
             (None, _) => problems.push(Problem::new(&field, "must be a text, or { env = \"VARIABLE\" }")),
-            (Some(variable), None) => {
-                problems.push(Problem::new(&field, format!("needs the variable {variable}, which is not set, or empty")))
-            }
+            (Some(variable), None) => problems
+                .push(Problem::new(&field, format!("needs the variable {variable}, which is not set, or empty"))),
             (Some(_), Some(_)) => {}
         }
         *value = json!(found.unwrap_or_default());

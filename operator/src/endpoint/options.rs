@@ -303,7 +303,10 @@ mod tests {
         let all = problems.join("\n");
         assert_eq!(problems.len(), 6, "{all}");
         assert!(
-            all.contains("--header-env") && all.contains("MISSING") && all.contains("variable EMPTY") && all.contains("retry.jitter_percent"),
+            all.contains("--header-env")
+                && all.contains("MISSING")
+                && all.contains("variable EMPTY")
+                && all.contains("retry.jitter_percent"),
             "{all}"
         );
         assert!(!all.contains("s3cr3t"), "{all}");

@@ -43,7 +43,8 @@ pub(super) async fn set<W: World>(
         }
     }
     let operator = session.operator(&outside).await;
-    let mut question = json!({"action": "endpoint", "set": status.name(), "reason": action.reason, "operator": operator});
+    let mut question =
+        json!({"action": "endpoint", "set": status.name(), "reason": action.reason, "operator": operator});
     let (name, again) = match (&action.id, &action.url) {
         (Some(id), _) => {
             question["endpoint"] = json!(id.as_str());
@@ -62,7 +63,10 @@ pub(super) async fn set<W: World>(
         Status::Active => {
             let released = answer["released"].as_u64().unwrap_or_default();
             let more = if answer["endpoint"]["releasing"] == json!(true) { ", and goes on doing so" } else { "" };
-            format!("{name} is {}; it released {released} held deliveries{more}.", session.paint(Paint::Green, "active"))
+            format!(
+                "{name} is {}; it released {released} held deliveries{more}.",
+                session.paint(Paint::Green, "active")
+            )
         }
         Status::Paused | Status::Disabled => format!(
             "{name} is {}: its deliveries are held, within 10 seconds everywhere. Undo with `redeliver endpoint resume {again} --reason …`.",

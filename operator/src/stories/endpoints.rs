@@ -149,7 +149,9 @@ fn an_endpoint_whose_only_secret_retired_long_ago_gets_another_one_by_set() {
 
 #[test]
 fn a_number_that_is_none_is_told_in_words() {
-    for option in ["--max-attempts", "--jitter", "--retry-status", "--permanent-status", "--max-per-second", "--max-in-flight"] {
+    for option in
+        ["--max-attempts", "--jitter", "--retry-status", "--permanent-status", "--max-per-second", "--max-in-flight"]
+    {
         let ran = Fake::new().run(&format!("endpoint add ep_a --url https://h.example.test/ {option} 3x"));
         assert!(ran.exit == Exit::Usage && ran.err.contains("must be a whole number"), "{option}: {ran:?}");
     }

@@ -102,7 +102,10 @@ fn nothing_that_others_wrote_reaches_a_terminal_as_it_is() {
     });
     clean("rejected", &fake.run("send --id e --endpoint ep_a --body x --wait").out);
     clean("a failure", &fake.run("endpoint pause ep_a --reason x").err);
-    let raw = super::file("evil.json", format!("{{\"id\":\"e\",\"endpoint\":\"p\",\"body\":\"\",\"{}\":1}}", "x\u{202e}\u{200b}").as_bytes());
+    let raw = super::file(
+        "evil.json",
+        format!("{{\"id\":\"e\",\"endpoint\":\"p\",\"body\":\"\",\"{}\":1}}", "x\u{202e}\u{200b}").as_bytes(),
+    );
     clean("send --raw", &fake.run(&format!("send --raw {raw}")).err);
 }
 

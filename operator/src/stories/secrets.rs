@@ -70,7 +70,9 @@ fn a_repair_says_that_what_was_held_needs_a_resume() {
     };
     let fake = Fake::new();
     let path = super::file("repair.toml", b"[endpoints.ep_a]\nurl = \"https://hooks.example.test/in\"\n");
-    for line in ["endpoint rotate-secret ep_a", "endpoint set ep_a --timeout 3", &format!("endpoint apply {path} --yes")] {
+    for line in
+        ["endpoint rotate-secret ep_a", "endpoint set ep_a --timeout 3", &format!("endpoint apply {path} --yes")]
+    {
         unsigned(&fake);
         let ran = fake.run(line);
         assert!(ran.exit == Exit::Done && ran.out.contains("endpoint resume ep_a"), "{line}: {ran:?}");

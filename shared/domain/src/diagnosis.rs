@@ -412,7 +412,9 @@ mod tests {
         assert_eq!(seen("e", 2, &old, BODY), [Fault::TimestampTooOld, Fault::NoMatch]);
         assert_eq!(faults("e", "soon", &old, BODY, &keys), [Fault::TimestampUnreadable]);
         let good = secret(1).sign("e", NOW.seconds(), BODY);
-        for other in ["+1700000000", "01700000000", "-9223372036854775808", "-1", "", "1700000000.0", "１７００００００００"] {
+        for other in
+            ["+1700000000", "01700000000", "-9223372036854775808", "-1", "", "1700000000.0", "１７００００００００"]
+        {
             assert_eq!(faults("e", other, &good, BODY, &keys), [Fault::TimestampUnreadable], "{other}");
         }
         for late in ["9223372036854775807", "99999999999999999999"] {

@@ -541,9 +541,8 @@ mod tests {
             assert!(parse(&message.to_string(), &LIMITS).unwrap_err().detail.contains(reason), "{empty}");
         }
         let url = |length: usize| format!("https://h.example/{}", "p".repeat(length - 18));
-        let inline = |url: String| {
-            parse(&serde_json::json!({"id": "e", "url": url, "body": ""}).to_string(), &LIMITS).is_ok()
-        };
+        let inline =
+            |url: String| parse(&serde_json::json!({"id": "e", "url": url, "body": ""}).to_string(), &LIMITS).is_ok();
         assert_eq!((inline(url(2_048)), inline(url(2_049))), (true, false));
         for padded in [" text/plain", "text/plain ", " "] {
             assert!(with("content_type", serde_json::json!(padded)).is_err(), "{padded:?}");

@@ -247,11 +247,7 @@ fn secret_entries(fields: &mut Fields) -> Vec<SecretEntry> {
 
 fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> {
     // A bare text is a secret that somebody put there by hand. Moved, so that no copy of it stays behind.
-    let value = if value.is_string() {
-        Value::Object(Map::from_iter([("secret".to_owned(), value)]))
-    } else {
-        value
-    };
+    let value = if value.is_string() { Value::Object(Map::from_iter([("secret".to_owned(), value)])) } else { value };
     let mut fields = Fields::of(field, value)?;
     let created_at = fields.time("created_at").unwrap_or(Millis(0));
     let retired_at = fields.time("retired_at");
@@ -387,7 +383,10 @@ mod tests {
                 stored(json!({"secrets": [{"secret": SECRET, "created_at": "s3cr3t"}]})),
                 "`secrets.0.created_at` must be",
             ),
-            (stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})), "`secrets.0.until` is no field here; there are created_at, retired_at, secret"),
+            (
+                stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})),
+                "`secrets.0.until` is no field here; there are created_at, retired_at, secret",
+            ),
             (stored(json!({"max_in_flight": 0})), "`max_in_flight`"),
             (stored(json!({"retry_statusses": [404]})), "`retry_statusses` is no field"),
         ] {
@@ -422,7 +421,11 @@ mod tests {
             (json!({"headers": filled(8_192)}), json!({"headers": filled(8_193)}), "headers"),
             (secrets(10), secrets(11), "secrets"),
             (json!({"retry": waits(100)}), json!({"retry": waits(101)}), "retry.schedule_seconds"),
-            (json!({"retry": {"schedule_seconds": [day30]}}), json!({"retry": {"schedule_seconds": [day30 + 1]}}), "retry.schedule_seconds"),
+            (
+                json!({"retry": {"schedule_seconds": [day30]}}),
+                json!({"retry": {"schedule_seconds": [day30 + 1]}}),
+                "retry.schedule_seconds",
+            ),
             (json!({"timeout_seconds": 30}), json!({"timeout_seconds": 31}), "timeout_seconds"),
             (json!({"timeout_seconds": 1}), json!({"timeout_seconds": 0}), "timeout_seconds"),
             (retry("max_attempts", 100), retry("max_attempts", 101), "retry.max_attempts"),

@@ -227,7 +227,10 @@ mod tests {
             ("x-a", " "),
         ] {
             assert!(check_header(name, value).is_err(), "{name}: {value}");
-            assert!(check_endpoint_header("authorization", value).is_ok() == check_header("x-a", value).is_ok(), "{value:?}");
+            assert!(
+                check_endpoint_header("authorization", value).is_ok() == check_header("x-a", value).is_ok(),
+                "{value:?}"
+            );
         }
         assert!(check_header("X-Tenant", "7 \t~").is_ok() && check_header("x-a", "").is_ok());
         assert!(check_header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").is_ok());
@@ -249,7 +252,10 @@ mod tests {
             assert_eq!(check_endpoint_header(&name, "1").is_ok(), credentials, "{name}");
             // Only the very name: neighbours are free.
             if !PREFIXES.split_ascii_whitespace().any(|prefix| name.to_ascii_lowercase().starts_with(prefix)) {
-                assert!(check_header(&format!("{name}x"), "1").is_ok() || name.eq_ignore_ascii_case("trailer"), "{name}x");
+                assert!(
+                    check_header(&format!("{name}x"), "1").is_ok() || name.eq_ignore_ascii_case("trailer"),
+                    "{name}x"
+                );
             }
         }
         for prefix in PREFIXES.split_ascii_whitespace().flat_map(owned) {
@@ -258,13 +264,18 @@ mod tests {
             }
             assert!(check_header(&format!("x{}", prefix), "1").is_ok(), "x{prefix}");
         }
-        assert_eq!((NAMES.split_ascii_whitespace().count(), PREFIXES.split_ascii_whitespace().count()), (RESERVED.len(), RESERVED_PREFIXES.len()));
+        assert_eq!(
+            (NAMES.split_ascii_whitespace().count(), PREFIXES.split_ascii_whitespace().count()),
+            (RESERVED.len(), RESERVED_PREFIXES.len())
+        );
     }
 
     #[test]
     fn sizes_of_a_header_and_a_url_end_where_the_contract_says() {
         let name = |length: usize| "x".repeat(length);
-        assert!(check_header(&name(MAX_HEADER_NAME), "1").is_ok() && check_header(&name(MAX_HEADER_NAME + 1), "1").is_err());
+        assert!(
+            check_header(&name(MAX_HEADER_NAME), "1").is_ok() && check_header(&name(MAX_HEADER_NAME + 1), "1").is_err()
+        );
         let value = |length: usize| "v".repeat(length);
         assert!(check_header("x-a", &value(MAX_HEADER_VALUE)).is_ok());
         assert!(check_header("x-a", &value(MAX_HEADER_VALUE + 1)).is_err());
@@ -298,11 +309,27 @@ mod tests {
         }
         assert!(check_url("https://h.example/#t0ken").unwrap_err().contains("`#`"));
         for good in [
-            "a.example", "a.example.", "A_b-c.example", "1a.example", "xn--mnchen-3ya.example", "münchen.example",
-            "１２７．０．０．１", "127.0.0.1", "0x7f.1", "[2001:db8::1]", "_dmarc.a.example:8443", "localhost",
-            &format!("{}.example", label(63)), &long(61), &format!("{}.", long(61)),
+            "a.example",
+            "a.example.",
+            "A_b-c.example",
+            "1a.example",
+            "xn--mnchen-3ya.example",
+            "münchen.example",
+            "１２７．０．０．１",
+            "127.0.0.1",
+            "0x7f.1",
+            "[2001:db8::1]",
+            "_dmarc.a.example:8443",
+            "localhost",
+            &format!("{}.example", label(63)),
+            &long(61),
+            &format!("{}.", long(61)),
         ] {
-            assert!(check_url(&format!("https://{good}/x?y")).is_ok(), "{good}: {:?}", check_url(&format!("https://{good}/x?y")));
+            assert!(
+                check_url(&format!("https://{good}/x?y")).is_ok(),
+                "{good}: {:?}",
+                check_url(&format!("https://{good}/x?y"))
+            );
         }
     }
 }

@@ -94,11 +94,7 @@ pub fn imported(secrets: &[SecretEntry], given: &[Secret], now: Millis) -> Resul
 }
 
 /// New secrets before the older ones, as far as there is room.
-fn with_room(
-    new: Vec<SecretEntry>,
-    mut kept: Vec<SecretEntry>,
-    now: Millis,
-) -> Result<Vec<SecretEntry>, &'static str> {
+fn with_room(new: Vec<SecretEntry>, mut kept: Vec<SecretEntry>, now: Millis) -> Result<Vec<SecretEntry>, &'static str> {
     kept.retain(|entry| entry.retired_at.is_none_or(|at| now.since(at) <= KEPT_MS));
     // The ones that retired first go first; one that still signs is never dropped.
     while kept.len() + new.len() > MAX_SECRETS {

@@ -223,7 +223,9 @@ async fn a_paused_origin_holds_every_inline_url_of_it_and_no_other() {
         action
     };
     // A key of a URL, as `list` shows it, is none of an origin, and neither is one that was never set.
-    for key in [EndpointKey::inline(&url::Url::parse("https://inline.example.test/x").unwrap()).as_str(), origin.as_str()] {
+    for key in
+        [EndpointKey::inline(&url::Url::parse("https://inline.example.test/x").unwrap()).as_str(), origin.as_str()]
+    {
         let answer = world.act(pause(json!({"endpoint": key}))).await;
         assert_eq!(answer["error"]["code"], "not_found", "{key}: {answer}");
     }

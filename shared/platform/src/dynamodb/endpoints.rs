@@ -46,10 +46,7 @@ impl EndpointTable {
     }
 
     /// Reads a registration as it is stored: `None` when there is none, the problems when it cannot be read.
-    pub async fn registration(
-        &self,
-        id: &EndpointKey,
-    ) -> Result<Option<Result<Registration, Unreadable>>, StoreError> {
+    pub async fn registration(&self, id: &EndpointKey) -> Result<Option<Result<Registration, Unreadable>>, StoreError> {
         Ok(self.item(id.as_str()).await?.map(decode))
     }
 
@@ -123,7 +120,9 @@ impl EndpointTable {
             Ok(_) => Ok(true),
             // True when our own write was repeated underneath us after its answer was lost.
             Err(error) => match error.into_service_error() {
-                PutItemError::ConditionalCheckFailedException(failed) => Ok(failed.item.is_some_and(|there| there == item)),
+                PutItemError::ConditionalCheckFailedException(failed) => {
+                    Ok(failed.item.is_some_and(|there| there == item))
+                }
                 other => Err(unavailable_without_dump("writing to the endpoints table", &other)),
             },
         }
@@ -172,7 +171,8 @@ impl Endpoints for EndpointTable {
                 roots = self.root_keys().await?;
             }
         }
-        let active: Vec<Secret> = roots.keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
+        let active: Vec<Secret> =
+            roots.keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
         self.inline.put((), active.clone(), now);
         Ok(active)
     }
