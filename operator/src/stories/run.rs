@@ -78,9 +78,12 @@ fn the_parser_repeats_no_secret_that_lacks_its_prefix() {
 #[test]
 fn nothing_that_others_wrote_reaches_a_terminal_as_it_is() {
     const EVIL: &str = "x\u{1b}[2K\u{202e}\u{200b}\u{7}y";
-    let clean = |what: &str, text: &str| {
+    let mut obeyed = Vec::new();
+    let mut clean = |what: &str, text: &str| {
         let bad = |c: char| c != '\n' && domain::definition::is_deceptive(c);
-        assert!(!text.contains(bad) && text.contains('\u{b7}'), "{what}: {text:?}");
+        if text.contains(bad) || !text.contains('\u{b7}') {
+            obeyed.push(format!("{what}: {text:?}"));
+        }
     };
     let fake = with_one();
     fake.answers(|action| match action["action"].as_str() {
@@ -107,6 +110,7 @@ fn nothing_that_others_wrote_reaches_a_terminal_as_it_is() {
         format!("{{\"id\":\"e\",\"endpoint\":\"p\",\"body\":\"\",\"{}\":1}}", "x\u{202e}\u{200b}").as_bytes(),
     );
     clean("send --raw", &fake.run(&format!("send --raw {raw}")).err);
+    assert!(obeyed.is_empty(), "{obeyed:#?}");
 }
 
 #[test]
