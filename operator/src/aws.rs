@@ -11,7 +11,7 @@ use aws_sdk_cloudformation::error::DisplayErrorContext;
 use aws_sdk_lambda::primitives::Blob;
 use domain::endpoint::Defaults;
 use domain::id::EndpointKey;
-use domain::registry::{Registration, SecretEntry};
+use domain::registry::{Registration, RootKeys, SecretEntry};
 use domain::retry::{RetryPolicy, Waits};
 use jiff::tz::TimeZone;
 use platform::clock::SystemClock;
@@ -163,10 +163,11 @@ impl Registry for Stack {
     }
 
     async fn replace(&self, id: &EndpointKey, expected: u64, new: &Registration) -> Result<bool, Failure> {
+        new.to_stored().map_err(|problems| Failure::unwritable(&problems))?;
         Ok(self.endpoints.replace(id, expected, new).await?)
     }
 
-    async fn root_keys(&self) -> Result<(Vec<SecretEntry>, u64), Failure> {
+    async fn root_keys(&self) -> Result<RootKeys, Failure> {
         Ok(self.endpoints.root_keys().await?)
     }
 

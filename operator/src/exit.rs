@@ -69,6 +69,12 @@ impl Failure {
         Self::invalid(format!("{intro}{lines}")).with("problems", json!(problems))
     }
 
+    /// What was about to be written could not be read again.
+    pub fn unwritable(problems: &[Problem]) -> Self {
+        let intro = "what was about to be written could not be read again, so nothing was written:";
+        Self { exit: Exit::Own, ..Self::problems(intro, &lines("", problems)) }
+    }
+
     /// There is no such thing.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Exit::NotFound, "not_found", message)

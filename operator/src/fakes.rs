@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::rc::Rc;
 
 use domain::id::EndpointKey;
-use domain::registry::{Registration, SecretEntry};
+use domain::registry::{Registration, RootKeys, SecretEntry};
 use domain::time::Millis;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ type Meanwhile = Box<dyn FnOnce(&mut BTreeMap<EndpointKey, Value>)>;
 pub(crate) struct State {
     /// The stored form of each registration.
     pub(crate) registry: RefCell<BTreeMap<EndpointKey, Value>>,
-    roots: RefCell<(Vec<SecretEntry>, u64)>,
+    pub(crate) roots: RefCell<Value>,
     pub(crate) writes: Cell<usize>,
     /// Happens right before the next write.
     pub(crate) meanwhile: RefCell<Vec<Meanwhile>>,
@@ -196,17 +196,18 @@ impl World for Fake {
 impl Registry for Fake {
     async fn registration(&self, id: &EndpointKey) -> Result<Option<Stored>, Failure> {
         self.up()?;
-        Ok(self.state.registry.borrow().get(id).map(|stored| Registration::from_json(stored.clone())))
+        Ok(self.state.registry.borrow().get(id).map(|stored| Registration::read(stored.clone())))
     }
 
     async fn registrations(&self) -> Result<Vec<(EndpointKey, Stored)>, Failure> {
         self.up()?;
         let all = self.state.registry.borrow();
-        Ok(all.iter().map(|(id, stored)| (id.clone(), Registration::from_json(stored.clone()))).collect())
+        Ok(all.iter().map(|(id, stored)| (id.clone(), Registration::read(stored.clone()))).collect())
     }
 
     async fn replace(&self, id: &EndpointKey, expected: u64, new: &Registration) -> Result<bool, Failure> {
         self.up()?;
+        let stored = new.to_stored().map_err(|problems| Failure::unwritable(&problems))?;
         let meanwhile = self.state.meanwhile.borrow_mut().pop();
         let mut all = self.state.registry.borrow_mut();
         if let Some(change) = meanwhile {
@@ -217,23 +218,24 @@ impl Registry for Fake {
         if version != (expected > 0).then_some(expected) {
             return Ok(false);
         }
-        all.insert(id.clone(), new.to_stored());
+        all.insert(id.clone(), stored);
         self.state.writes.set(self.state.writes.get() + 1);
         Ok(true)
     }
 
-    async fn root_keys(&self) -> Result<(Vec<SecretEntry>, u64), Failure> {
+    async fn root_keys(&self) -> Result<RootKeys, Failure> {
         self.up()?;
-        Ok(self.state.roots.borrow().clone())
+        let stored = self.state.roots.borrow().clone();
+        Ok(if stored.is_null() { RootKeys::default() } else { RootKeys::from_json(stored) })
     }
 
     async fn replace_root_keys(&self, expected: u64, keys: &[SecretEntry]) -> Result<bool, Failure> {
         self.up()?;
         let mut roots = self.state.roots.borrow_mut();
-        if roots.1 != expected {
+        if roots["version"].as_u64() != (expected > 0).then_some(expected) {
             return Ok(false);
         }
-        *roots = (keys.to_vec(), expected + 1);
+        *roots = RootKeys::to_stored(keys, expected + 1).map_err(|problems| Failure::unwritable(&problems))?;
         Ok(true)
     }
 }

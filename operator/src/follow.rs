@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::outside::{Operator, World};
-use crate::session::{Paint, Session};
+use crate::session::{Paint, Session, plain};
 use crate::when;
 
 /// Between two looks, in milliseconds.
@@ -91,7 +91,8 @@ async fn rejected<O: Operator>(outside: &O, id: &str) -> Result<Option<String>, 
 /// What became of a delivery, in lines.
 pub fn told<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
     let (delivery, last) = (&answer["delivery"], &answer["last_answer"]);
-    let word = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    // Most of it is what somebody else sent.
+    let word = |value: &Value| value.as_str().map(plain);
     let state = word(&delivery["state"]).unwrap_or_default();
     let paint = match state.as_str() {
         "delivered" => Paint::Green,
@@ -113,7 +114,7 @@ pub fn told<W: World>(session: &Session<'_, W>, answer: &Value) -> String {
         rows.extend(word(&attempt["detail"]).filter(|d| !d.is_empty()).map(|detail| ("detail", detail)));
         let headers = Some(last).filter(|last| last["attempt"] == attempt["number"]);
         for (name, value) in headers.and_then(|last| last["headers"].as_object()).into_iter().flatten() {
-            rows.push(("header", format!("{name}: {}", word(value).unwrap_or_default())));
+            rows.push(("header", format!("{}: {}", plain(name), word(value).unwrap_or_default())));
         }
     }
     let excerpt = [&last["excerpt"], &delivery["excerpt"]].into_iter().filter_map(word).find(|e| !e.is_empty());

@@ -39,7 +39,7 @@ use serde_json::json;
 use crate::arguments::{Arguments, Command};
 use crate::exit::{Exit, Failure};
 use crate::outside::World;
-use crate::session::{Environment, Io, Session};
+use crate::session::{Environment, Io, Session, plain_lines};
 
 /// Runs a command line (its first word is the name of the program) against AWS.
 pub async fn run<'a>(words: Vec<OsString>, environment: Environment<'a>, io: Io<'a>) -> Exit {
@@ -83,9 +83,10 @@ fn fail<W: World>(session: &mut Session<'_, W>, failure: &Failure) -> Exit {
     if session.global.json {
         session.answer(&failure.to_json(verbose), "").ok();
     } else {
-        session.note(&format!("error: {}", failure.message));
+        // Parts of it may be somebody else's words.
+        session.note(&plain_lines(&format!("error: {}", failure.message)));
         if let Some(detail) = failure.detail.as_ref().filter(|_| verbose) {
-            session.note(detail);
+            session.note(&plain_lines(detail));
         }
     }
     failure.exit
@@ -111,11 +112,14 @@ fn not_parsed(error: &clap::Error, json: bool, io: Io<'_>) -> Exit {
 
 /// The parser repeats what it did not understand; a URL may hold a token, and a secret is one.
 fn redacted(text: &str) -> String {
+    let in_base64 = |c: char| c.is_ascii_alphanumeric() || "+/".contains(c);
+    // The shortest secret without its prefix; no word of ours is that long.
+    let is_long = |run: &str| run.len() >= 32;
     let word = |word: &str| {
         let quoted = |what: &str| if word.starts_with('\'') { format!("'{what}'") } else { what.to_owned() };
         if word.contains("://") {
             quoted("(a URL)")
-        } else if word.contains("whsec_") || word.contains("whsk_") {
+        } else if word.contains("whsec_") || word.contains("whsk_") || word.split(|c| !in_base64(c)).any(is_long) {
             quoted("(a secret)")
         } else {
             word.to_owned()

@@ -1,9 +1,8 @@
 //! The outside, as the commands see it: small traits, so that every command runs on fakes. `aws` implements them.
 
-use domain::fields::Problem;
 use domain::id::EndpointKey;
 use domain::ports::Clock;
-use domain::registry::{Registration, SecretEntry};
+use domain::registry::{Registration, RootKeys, SecretEntry, Unreadable};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -12,8 +11,8 @@ use crate::doctor::Parts;
 use crate::exit::Failure;
 use crate::stack::Target;
 
-/// What is stored under an id: a registration, or the problems of one that cannot be read.
-pub type Stored = Result<Registration, Vec<Problem>>;
+/// What is stored under an id: a registration, or what is left of one that cannot be read.
+pub type Stored = Result<Registration, Unreadable>;
 
 /// The endpoints table.
 pub trait Registry {
@@ -23,8 +22,8 @@ pub trait Registry {
     async fn registrations(&self) -> Result<Vec<(EndpointKey, Stored)>, Failure>;
     /// Writes one in place of a version; false when somebody was faster.
     async fn replace(&self, id: &EndpointKey, expected: u64, new: &Registration) -> Result<bool, Failure>;
-    /// The root keys of inline URLs, and their version.
-    async fn root_keys(&self) -> Result<(Vec<SecretEntry>, u64), Failure>;
+    /// The root keys of inline URLs.
+    async fn root_keys(&self) -> Result<RootKeys, Failure>;
     /// Writes the root keys in place of a version; false when somebody was faster.
     async fn replace_root_keys(&self, expected: u64, keys: &[SecretEntry]) -> Result<bool, Failure>;
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Failure};
 use crate::follow::{Seen, Until, follow, told};
 use crate::outside::{Intake, World};
-use crate::session::{Paint, Session};
+use crate::session::{Paint, Session, plain, plain_lines};
 use crate::when;
 
 /// No deployment accepts more; most accept less.
@@ -103,7 +103,9 @@ pub async fn run<W: World>(session: &mut Session<'_, W>, arguments: &Arguments) 
     };
     if arguments.dry_run {
         let document = json!({"ok": true, "dry_run": true, "message": message, "group": group.as_str()});
-        session.answer(&document, &message)?;
+        // As it stands, unless somebody looks at it.
+        let shown = if session.io.shows { plain_lines(&message) } else { message.clone() };
+        session.answer(&document, &shown)?;
         return Ok(Exit::Done);
     }
     let outside = session.connect().await?;
@@ -151,7 +153,7 @@ async fn wait<W: World>(
         }
         Seen::Rejected(why) => {
             document["rejected"] = json!(why);
-            (format!("{}: {why}", session.paint(Paint::Red, "rejected")), false)
+            (format!("{}: {}", session.paint(Paint::Red, "rejected"), plain(&why)), false)
         }
         Seen::TooLate(last) => {
             let known = last.map(|answer| told(session, &answer)).unwrap_or_default();

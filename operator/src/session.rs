@@ -1,9 +1,10 @@
 //! One run of the program: what was asked, where to write, whom to ask. All output goes through here, so that `--json`
 //! means one document on standard output, whatever the command.
 
-use std::io::{BufRead, ErrorKind, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 
 use comfy_table::{ColumnConstraint, ContentArrangement};
+use domain::definition::is_deceptive;
 use domain::ports::Clock;
 use domain::time::Millis;
 use serde_json::Value;
@@ -14,6 +15,9 @@ use crate::exit::{Exit, Failure};
 use crate::outside::World;
 use crate::stack::{LOCAL, Source, Target};
 use crate::when;
+
+/// The most that is read as secrets, in bytes.
+const MAX_SECRET_INPUT: usize = 16 * 1024;
 
 /// The streams of the process.
 pub struct Io<'a> {
@@ -131,8 +135,13 @@ impl<W: World> Session<'_, W> {
 
     /// All of standard input, for secrets.
     pub fn secret_input(&mut self) -> Result<Zeroizing<String>, Failure> {
-        let mut text = Zeroizing::new(String::new());
-        self.io.stdin.read_to_string(&mut text)?;
+        // All at once, so that no part stays behind in an outgrown buffer.
+        let mut text = Zeroizing::new(String::with_capacity(MAX_SECRET_INPUT + 64));
+        let most = u64::try_from(MAX_SECRET_INPUT + 1).unwrap_or(u64::MAX);
+        (&mut *self.io.stdin).take(most).read_to_string(&mut text)?;
+        if text.len() > MAX_SECRET_INPUT {
+            return Err(Failure::invalid(format!("--secret-stdin: more than {MAX_SECRET_INPUT} bytes are no secrets")));
+        }
         if text.trim().is_empty() {
             return Err(Failure::invalid("--secret-stdin: there is nothing on standard input"));
         }
@@ -178,7 +187,12 @@ impl<W: World> Session<'_, W> {
 
 /// A text of somebody else on one line, without what a terminal would obey.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
+    text.chars().map(|c| if is_deceptive(c) { '\u{b7}' } else { c }).collect()
+}
+
+/// The same for a text of several lines.
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
 /// The narrowest table; below that a terminal wraps lines itself.

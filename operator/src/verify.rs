@@ -140,8 +140,8 @@ async fn candidates<W: World>(session: &mut Session<'_, W>, arguments: &Argument
     }
     let outside = session.connect().await?;
     if let Some(url) = &arguments.url {
-        let origin = url.origin().ascii_serialization();
-        let (roots, _) = outside.root_keys().await?;
+        let origin = domain::id::origin(url);
+        let roots = outside.root_keys().await?.keys;
         if roots.is_empty() {
             return Err(Failure::not_found("there are no keys of inline URLs yet: nothing was ever sent to one"));
         }

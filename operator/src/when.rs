@@ -1,5 +1,6 @@
 //! Times and durations, as people read and write them.
 
+use domain::revision::MAX_OVERLAP_MS;
 use domain::time::{DAY_MS, Millis, SECOND_MS};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -31,6 +32,17 @@ pub fn duration(text: &str) -> Result<i64, String> {
         total = number.checked_mul(unit_ms).and_then(|ms| total.checked_add(ms)).ok_or("is too long".to_owned())?;
     }
     Ok(total)
+}
+
+/// Reads how long older secrets go on beside a new one.
+pub fn overlap(text: &str) -> Result<i64, String> {
+    let ms = duration(text)?;
+    if ms > MAX_OVERLAP_MS { Err("may be 90d at most".to_owned()) } else { Ok(ms) }
+}
+
+/// Reads a whole number.
+pub fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "must be a whole number".to_owned())
 }
 
 /// Reads a duration in whole seconds.
@@ -118,6 +130,12 @@ mod tests {
         for wrong in ["", "h", "-1h", "1w", "1.5h", "99999999999999999999", "9223372036854775807d", "1é"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_overlap_is_90_days_at_most() {
+        assert_eq!((overlap("90d"), overlap("0")), (Ok(90 * DAY_MS), Ok(0)));
+        assert!(overlap("90d1s").is_err() && overlap("9999999d").is_err());
     }
 
     #[test]

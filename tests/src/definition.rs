@@ -13,9 +13,9 @@ use crate::{marked, repeats_the_mark};
 pub fn definition(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
     if let Ok(read) = Registration::from_json(value.clone()) {
-        let stored = read.to_stored();
+        let stored = read.to_stored().unwrap_or_else(|e| panic!("{value}: {e:?}"));
         let again = Registration::from_json(stored.clone()).unwrap_or_else(|e| panic!("{stored}: {e:?}"));
-        assert_eq!((&again.definition, again.to_stored()), (&read.definition, stored));
+        assert_eq!((&again.definition, again.to_stored()), (&read.definition, Ok(stored)));
         assert_eq!(again.secrets.len(), read.secrets.len());
         let reviewed = Definition::from_json(read.definition.to_json());
         assert_eq!(reviewed.as_ref(), Ok(&read.definition), "without its secrets");

@@ -135,7 +135,8 @@ pub fn egress(data: &[u8]) {
         let name: Url = "https://hooks.example.test/".parse().expect("a URL");
         let dials =
             |policy: &EgressPolicy| policy.check_dial(&policy.check_url(&name).expect("a public name"), ip).is_ok();
-        assert_eq!((dials(&strict), dials(&open)), (is_public(ip), !is_never(ip)), "{ip}");
+        let opened = !is_never(ip) && (is_public(ip) || in_networks(everything, ip));
+        assert_eq!((dials(&strict), dials(&open)), (is_public(ip), opened), "{ip}");
     }
 
     let Ok(url) = Url::parse(&url) else { return };
@@ -168,9 +169,18 @@ fn judged(policy: &EgressPolicy, networks: &str, hosts: &str, url: &Url) {
     assert_eq!(policy.check_dial(&target, ip), Ok(()), "the URL and the dialling are judged alike");
     let socket = |address: SocketAddr| (address.ip().to_canonical(), address.port());
     let exactly = entries(hosts).any(|listed| socket(listed) == socket(SocketAddr::new(ip, target.port)));
+    assert!(exactly || !is_never(ip) && (in_networks(networks, ip) || is_public(ip)), "{url}");
+}
+
+/// A network of IPv6 speaks of an address in some layout only if it lies inside of that layout's prefix.
+fn in_networks(networks: &str, ip: IpAddr) -> bool {
     let end = carried(ip).map_or(ip, IpAddr::V4);
-    let in_network = entries(networks).any(|network: IpNet| network.contains(&ip) || network.contains(&end));
-    assert!(exactly || !is_never(ip) && (in_network || is_public(ip)), "{url}");
+    let layouts = CARRIERS.iter().chain(OTHERS).map(|(prefix, ..)| net(prefix)).chain([net("64:ff9b:1::/48")]);
+    let layouts: Vec<IpNet> = layouts.filter(|layout| layout.contains(&ip) && !ip.is_loopback()).collect();
+    entries(networks).any(|network: IpNet| {
+        end.is_ipv4() && network.contains(&end)
+            || network.contains(&ip) && layouts.iter().all(|layout| layout.contains(&network))
+    })
 }
 
 fn entries<T: std::str::FromStr>(list: &str) -> impl Iterator<Item = T> {

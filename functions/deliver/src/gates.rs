@@ -143,6 +143,6 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
 /// Both schemes, because nobody registered which one the receiver reads; made from every active root key, as when a
 /// registered endpoint's secret rotates.
 fn inline_secrets(roots: &[Secret], url: &Url) -> Vec<Secret> {
-    let origin = url.origin().ascii_serialization();
+    let origin = domain::id::origin(url);
     Scheme::ALL.iter().flat_map(|scheme| roots.iter().map(|root| root.for_origin(*scheme, &origin))).collect()
 }

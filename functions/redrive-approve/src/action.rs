@@ -176,8 +176,10 @@ pub struct Cancel {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// Endpoint id, or the state key of an inline origin.
-    pub endpoint: String,
+    /// Endpoint id, or the state key of an origin that was paused before.
+    pub endpoint: Option<String>,
+    /// An inline URL: its origin is meant, with every other URL of it.
+    pub url: Option<String>,
     /// `paused`, `active` or `disabled`; absent: only look.
     pub set: Option<String>,
     /// Why; needed with `set`.

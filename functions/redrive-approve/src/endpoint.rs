@@ -5,6 +5,7 @@ use domain::audit::decision;
 use domain::endpoint_state::{EndpointState, Status};
 use domain::id::{EndpointKey, StateKey};
 use domain::ports::{Audit, Clock, Deliveries, EndpointStates, Payloads, Plans};
+use domain::request::check_url;
 use domain::resume::Resume;
 use domain::time::{Millis, SECOND_MS};
 use serde_json::{Value, json};
@@ -21,10 +22,15 @@ const MARGIN_MS: i64 = 2 * SECOND_MS;
 
 impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Operator<D, P, C> {
     pub(crate) async fn endpoint(&self, action: &Endpoint, call: &Call, deadline: Millis) -> Result<Value, Failure> {
-        let key = EndpointKey::parse(&action.endpoint).map_err(Refusal::invalid)?;
-        let key = StateKey::stored(key.as_str());
+        let key = meant(action)?;
+        let state = self.store.endpoint_state(&key, true).await?;
+        // A key looks the same whether it was made of a URL or of an origin; a pause of the first would hold nothing.
+        if action.url.is_none() && key.is_inline() && state.rev == 0 {
+            let message = "nothing was ever set under this key. A state belongs to the origin of inline URLs, not to one \
+                           URL: give the URL itself as `url` (--url)";
+            return Err(Refusal::new("not_found", message).into());
+        }
         let Some(set) = &action.set else {
-            let state = self.store.endpoint_state(&key, true).await?;
             return Ok(json!({"ok": true, "endpoint": shown(&state), "released": 0}));
         };
         let status = Status::from_name(set)
@@ -58,6 +64,17 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
             }
         }
         Err(Refusal::new("conflict", "the endpoint is being changed by others at this moment: try again").into())
+    }
+}
+
+/// Whose state it is about.
+fn meant(action: &Endpoint) -> Result<StateKey, Refusal> {
+    match (&action.endpoint, &action.url) {
+        (Some(id), None) => EndpointKey::parse(id).map(|key| StateKey::stored(key.as_str())).map_err(Refusal::invalid),
+        (None, Some(url)) => {
+            check_url(url).map(|url| StateKey::inline(&url)).map_err(|e| Refusal::invalid(format!("`url` {e}")))
+        }
+        (Some(_), Some(_)) | (None, None) => Err(Refusal::invalid("give `endpoint` or `url`, one of them")),
     }
 }
 

@@ -83,11 +83,14 @@ pub(super) async fn apply<W: World>(session: &mut Session<'_, W>, apply: &Apply)
     }
     session.confirm(&format!("{count}: apply"))?;
     let mut fresh = Fresh::default();
-    let (mut documents, mut conflicts) = (Vec::new(), Vec::new());
+    let (mut documents, mut written, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     let mut trouble = None;
     for step in &steps {
         match carry_out(session, &outside, step, &mut fresh).await {
-            Ok(Done::Written(version)) => documents.push(described(step, Some(version))),
+            Ok(Done::Written(version)) => {
+                documents.push(described(step, Some(version)));
+                written.push(step);
+            }
             Ok(Done::Conflict) => conflicts.push(step.id.to_string()),
             // What was written before must be told, the secrets above all.
             Err(failure) => {
@@ -105,6 +108,10 @@ pub(super) async fn apply<W: World>(session: &mut Session<'_, W>, apply: &Apply)
     if let Some(failure) = &trouble {
         let line = format!("stopped: {}; apply again to go on", failure.message);
         text.push_str(&format!("{}\n", session.paint(Paint::Red, &line)));
+    }
+    for step in written.iter().filter(|step| step.definition.is_some()) {
+        let advice = step.old.as_ref().and_then(|old| super::goes_on(&step.id, old, session.now()));
+        text.push_str(&advice.unwrap_or_default());
     }
     text.push_str(&fresh.to_text(session));
     let exit = match &trouble {
@@ -141,14 +148,14 @@ async fn plan<W: World>(
             Ok(registration) => {
                 there.insert(id, registration);
             }
-            Err(found) if wanted.contains_key(&id) => problems.extend(lines(id.as_str(), &found)),
+            Err(found) if wanted.contains_key(&id) => problems.extend(lines(id.as_str(), &found.problems)),
             // Not ours to repair, and not in the way.
             Err(_) => {}
         }
     }
     if !problems.is_empty() {
         return Err(Failure::problems(
-            "what is stored of these endpoints cannot be read, nothing was written; repair them in the table:",
+            "what is stored of these endpoints cannot be read, nothing was written; `redeliver endpoint add ID --replace-unreadable --url …` registers one anew:",
             &problems,
         ));
     }
@@ -259,6 +266,6 @@ async fn reread<O: Outside>(outside: &O, id: &EndpointKey) -> Result<Option<Regi
     match outside.registration(id).await? {
         None => Ok(None),
         Some(Ok(registration)) => Ok(Some(registration)),
-        Some(Err(problems)) => Err(super::unreadable(id, &problems)),
+        Some(Err(broken)) => Err(super::unreadable(id, &broken)),
     }
 }

@@ -95,7 +95,8 @@ fn definitions(
     let mut definitions = BTreeMap::new();
     for (id, mut value) in endpoints {
         let mut wrong = |field: &str, message: &str| {
-            let last = field.rsplit('.').next().unwrap_or(field);
+            // The name of a header may hold dots.
+            let last = field.strip_prefix("headers.").or(field.rsplit('.').next()).unwrap_or(field);
             let line = line_of(text, Some(&id), last).or_else(|| line_of(text, None, &id));
             problems.push(at_line(line, &format!("{id}: {message}")));
         };
@@ -125,6 +126,11 @@ fn definitions(
     if problems.is_empty() { Ok(definitions) } else { Err(problems) }
 }
 
+/// The value of a variable. An empty one counts as not set: it would silently take the place of a credential.
+pub(super) fn credential(environment: Environment<'_>, variable: &str) -> Option<String> {
+    environment(variable).filter(|value| !value.trim().is_empty())
+}
+
 /// Puts the values of variables in place of `{ env = "NAME" }`.
 fn resolve_headers(endpoint: &mut Value, environment: Environment<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -133,12 +139,11 @@ fn resolve_headers(endpoint: &mut Value, environment: Environment<'_>) -> Vec<Pr
         let Some(object) = value.as_object() else { continue };
         let field = format!("headers.{name}");
         let variable = object.get("env").and_then(Value::as_str).filter(|_| object.len() == 1).map(ToOwned::to_owned);
-        let found = variable.as_deref().and_then(environment);
+        let found = variable.as_deref().and_then(|variable| credential(environment, variable));
         match (variable, &found) {
             (None, _) => problems.push(Problem::new(&field, "must be a text, or { env = \"VARIABLE\" }")),
-            (Some(variable), None) => {
-                problems.push(Problem::new(&field, format!("needs the variable {variable}, which is not set")))
-            }
+            (Some(variable), None) => problems
+                .push(Problem::new(&field, format!("needs the variable {variable}, which is not set, or empty"))),
             (Some(_), Some(_)) => {}
         }
         *value = json!(found.unwrap_or_default());
@@ -173,7 +178,11 @@ mod tests {
     use super::*;
 
     fn environment(name: &str) -> Option<String> {
-        (name == "TOKEN").then(|| "Bearer s3cr3t".to_owned())
+        match name {
+            "TOKEN" => Some("Bearer s3cr3t".to_owned()),
+            "EMPTY" => Some(" ".to_owned()),
+            _ => None,
+        }
     }
 
     const TOML: &str = r#"
@@ -222,19 +231,22 @@ endpoints:
 
     #[test]
     fn every_problem_is_told_with_its_line_and_no_value() {
-        let toml = "colour = 1\n[endpoints.ep_a]\nurl = \"ftp://s3cr3t\"\ntimeout_seconds = 99\nretry = { tries = 1 }\n[endpoints.ep_b]\nurl = \"https://b.example.test/\"\ntimeouts = 3\nsecrets = [\"whsec_s3cr3t\"]\n[endpoints.ep_b.headers]\nx-a = { env = \"NONE\" }\nx-b = { file = \"s3cr3t\" }\n[endpoints.\"ep c\"]\nurl = \"https://c.example.test/\"\n";
+        let toml = "colour = 1\n[endpoints.ep_a]\nurl = \"ftp://s3cr3t\"\ntimeout_seconds = 99\nretry = { tries = 1 }\n[endpoints.ep_b]\nurl = \"https://b.example.test/\"\ntimeouts = 3\nsecrets = [\"whsec_s3cr3t\"]\n[endpoints.ep_b.headers]\nx-a = { env = \"NONE\" }\nx-b = { file = \"s3cr3t\" }\nx-c = { env = \"EMPTY\" }\nx-d = \"1\"\n\"X.e\" = \"s3cr3t \"\nAuthorization = \" s3cr3t\"\n[endpoints.\"ep c\"]\nurl = \"https://c.example.test/\"\n";
         let yaml = "endpoints:\n  ep_a:\n    url: https://a.example.test/\n    timeouts: 3\n  ep_b:\n    timeouts: 4\n    url: https://b.example.test/\n";
         let all = definitions(toml, Format::Toml, &environment).unwrap_err().join("\n");
         for part in [
             "line 1: `colour`",
             "line 3: ep_a: `url`",
             "line 4: ep_a: `timeout_seconds`",
-            "ep_a: `retry.tries` is no field",
-            "line 8: ep_b: `timeouts` is no field",
+            "ep_a: `retry.tries` is no field here; there are max_attempts, schedule_seconds",
+            "line 8: ep_b: `timeouts` is no field here; is `timeout_seconds` meant",
             "line 9: ep_b: `secrets` do not stand",
             "line 11: ep_b: `headers.x-a` needs the variable NONE",
             "line 12: ep_b: `headers.x-b` must be a text",
-            "line 13: ep c: `endpoint` must be",
+            "line 13: ep_b: `headers.x-c` needs the variable EMPTY",
+            "line 15: ep_b: `headers.X.e` cannot be sent: the value of x.e must not begin or end",
+            "line 16: ep_b: `headers.Authorization` cannot be sent: the value of authorization must not begin or end",
+            "line 17: ep c: `endpoint` must be",
         ] {
             assert!(all.contains(part), "{part} is missing in:\n{all}");
         }

@@ -2,14 +2,14 @@
 //! keys are made from.
 
 use clap::{Args, Subcommand};
-use domain::registry::SecretEntry;
+use domain::registry::{RootKeys, SecretEntry};
 use domain::revision::rotated;
 use domain::signature::{Scheme, Secret};
 use serde_json::json;
 use url::Url;
 
 use super::test::parse_url;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Registry, World};
 use crate::session::{Paint, Session};
 use crate::when;
@@ -30,8 +30,8 @@ pub struct Keys {
 pub(super) enum Command {
     /// Make a new root key: every receiver of an inline URL needs its new keys within the overlap
     Rotate {
-        /// How long the older root keys go on
-        #[arg(long, value_name = "DURATION", value_parser = when::duration, default_value = "24h")]
+        /// How long the older root keys go on, 90d at most
+        #[arg(long, value_name = "DURATION", value_parser = when::overlap, default_value = "24h")]
         overlap: i64,
     },
 }
@@ -47,21 +47,28 @@ pub(super) async fn keys<W: World>(session: &mut Session<'_, W>, keys: &Keys) ->
 async fn show<W: World>(session: &mut Session<'_, W>, url: &Url) -> Result<Exit, Failure> {
     let outside = session.connect().await?;
     let now = session.now();
-    let (mut roots, version) = outside.root_keys().await?;
-    if !roots.iter().any(|root| root.is_active(now)) {
+    let mut roots = outside.root_keys().await?;
+    if !roots.any_active(now) {
+        if !roots.problems.is_empty() {
+            return Err(Failure::problems(
+                "no root key can be read; `redeliver endpoint keys rotate` makes a new one in place of these:",
+                &lines("", &roots.problems),
+            ));
+        }
         // As the first delivery to an inline URL would do, so that its receiver can be told before.
-        roots.insert(0, SecretEntry { secret: new_root(session), created_at: now, retired_at: None });
-        if !outside.replace_root_keys(version, &roots).await? {
-            roots = outside.root_keys().await?.0;
+        roots.keys.insert(0, SecretEntry { secret: new_root(session), created_at: now, retired_at: None });
+        if !outside.replace_root_keys(roots.version, &roots.keys).await? {
+            roots = outside.root_keys().await?;
         }
     }
-    let origin = url.origin().ascii_serialization();
+    left_out(session, &roots);
+    let origin = domain::id::origin(url);
     let mut text = format!(
         "Keys of {}, for its receiver. Anybody who has the secret can sign for it.\n",
         session.paint(Paint::Bold, &origin)
     );
     let mut documents = Vec::new();
-    for root in roots.iter().filter(|root| root.is_active(now)) {
+    for root in roots.keys.iter().filter(|root| root.is_active(now)) {
         let secret = root.secret.for_origin(Scheme::V1, &origin);
         let public =
             root.secret.for_origin(Scheme::V1a, &origin).public_key().map(|key| key.to_string()).unwrap_or_default();
@@ -76,18 +83,26 @@ async fn show<W: World>(session: &mut Session<'_, W>, url: &Url) -> Result<Exit,
     Ok(Exit::Done)
 }
 
+/// Says which keys cannot be read: nothing is signed with them.
+fn left_out<W: World>(session: &mut Session<'_, W>, roots: &RootKeys) {
+    for problem in &roots.problems {
+        session.note(&format!("A root key is left out, it cannot be read: {problem}"));
+    }
+}
+
 fn new_root<W: World>(session: &Session<'_, W>) -> Secret {
     Secret::new(Scheme::V1, &session.world.random_key())
 }
 
 async fn rotate<W: World>(session: &mut Session<'_, W>, overlap: i64) -> Result<Exit, Failure> {
     let outside = session.connect().await?;
+    left_out(session, &outside.root_keys().await?);
     session.confirm("Rotate the root key: every receiver of an inline URL needs new keys")?;
     let now = session.now();
     let new = new_root(session);
     for _ in 0..2 {
-        let (roots, version) = outside.root_keys().await?;
-        let next = rotated(&roots, new.clone(), overlap, now).map_err(Failure::conflict)?;
+        let RootKeys { keys, version, problems: _ } = outside.root_keys().await?;
+        let next = rotated(&keys, new.clone(), overlap, now).map_err(Failure::conflict)?;
         if outside.replace_root_keys(version, &next).await? {
             let until = next.iter().skip(1).filter(|root| root.is_active(now)).filter_map(|root| root.retired_at).max();
             let older = until.map_or_else(

@@ -14,7 +14,8 @@ mod write;
 
 use clap::Subcommand;
 use domain::id::EndpointKey;
-use domain::registry::Registration;
+use domain::registry::{Registration, Unreadable};
+use domain::time::Millis;
 
 use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Outside, World};
@@ -82,14 +83,22 @@ async fn existing<O: Outside>(outside: &O, id: &EndpointKey) -> Result<Registrat
             "there is no endpoint {id}; `redeliver endpoint list` shows those there are"
         ))),
         Some(Ok(registration)) => Ok(registration),
-        Some(Err(problems)) => Err(unreadable(id, &problems)),
+        Some(Err(broken)) => Err(unreadable(id, &broken)),
     }
 }
 
-fn unreadable(id: &EndpointKey, problems: &[domain::fields::Problem]) -> Failure {
-    let intro = format!("what is stored of {id} cannot be read, and its deliveries are held; repair it in the table:");
-    let failure = Failure::problems(&intro, &lines("", problems));
+fn unreadable(id: &EndpointKey, broken: &Unreadable) -> Failure {
+    let intro = format!(
+        "what is stored of {id} cannot be read, and its deliveries are held; `redeliver endpoint add {id} --replace-unreadable --url …` registers it anew:"
+    );
+    let failure = Failure::problems(&intro, &lines("", &broken.problems));
     Failure { code: "misconfigured".to_owned(), ..failure }
+}
+
+/// What to do after a repair, for an endpoint whose deliveries were held: they go on only when somebody says so.
+fn goes_on(id: &EndpointKey, old: &Registration, now: Millis) -> Option<String> {
+    let held = old.removed_at.is_some() || !old.unsigned_schemes(now).is_empty();
+    held.then(|| format!("What was held for {id} goes out after `redeliver endpoint resume {id} --reason …`.\n"))
 }
 
 /// Writes the next version, or says that somebody was faster.

@@ -6,6 +6,7 @@ use domain::fields::Problem;
 use domain::retry::Waits;
 use serde_json::{Map, Value, json};
 
+use super::file::credential;
 use crate::session::Environment;
 use crate::when;
 
@@ -16,11 +17,11 @@ pub(super) struct Options {
     /// For people
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// Longest request, 1 to 30 seconds
+    /// Longest request, 1 to 30 seconds; what is above the deployment's RequestTimeoutSeconds counts as that
     #[arg(long, value_name = "SECONDS", value_parser = when::seconds)]
     pub timeout: Option<u32>,
     /// Attempts in all, the first included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_attempts: Option<u32>,
     /// The waits between attempts in seconds, such as 30,120,600
     #[arg(long, value_name = "LIST", value_parser = Waits::parse, conflicts_with = "backoff")]
@@ -29,7 +30,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "RULE", value_parser = Waits::parse)]
     pub backoff: Option<Waits>,
     /// Add up to so many percent to each wait
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = when::whole::<u32>)]
     pub jitter: Option<u32>,
     /// No attempt later than this after the first one
     #[arg(long, value_name = "DURATION", value_parser = when::seconds)]
@@ -38,10 +39,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = when::seconds)]
     pub hint_cap: Option<u32>,
     /// A status to retry, in place of those set so far; may be repeated
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = when::whole::<u16>)]
     pub retry_status: Vec<u16>,
     /// A status that is final, in place of those set so far; may be repeated
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = when::whole::<u16>)]
     pub permanent_status: Vec<u16>,
     /// A header of every request; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
@@ -58,11 +59,11 @@ pub(super) struct Options {
     /// Let the receiver steer by a header of its answers
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub receiver_control: Option<bool>,
-    /// The most attempts per second
-    #[arg(long, value_name = "N")]
+    /// The most attempts per second: kept, not enforced yet
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_per_second: Option<u32>,
-    /// The most attempts at once
-    #[arg(long, value_name = "N")]
+    /// The most attempts at once: kept, not enforced yet
+    #[arg(long, value_name = "N", value_parser = when::whole::<u32>)]
     pub max_in_flight: Option<u32>,
 }
 
@@ -178,11 +179,11 @@ impl Options {
                 problems.push("`--header-env` must be written as Name=VARIABLE".to_owned());
                 continue;
             };
-            match environment(variable.trim()) {
+            match credential(environment, variable.trim()) {
                 Some(value) => {
                     headers.insert(name.trim().to_ascii_lowercase(), json!(value));
                 }
-                None => problems.push(format!("`--header-env` {name}: the variable {variable} is not set")),
+                None => problems.push(format!("`--header-env` {name}: the variable {variable} is not set, or empty")),
             }
         }
         if !headers.is_empty() {
@@ -236,7 +237,11 @@ mod tests {
 
     fn defined(options: &Options, unset: &[&str]) -> Result<Value, Vec<String>> {
         let unset: Vec<String> = unset.iter().map(|name| (*name).to_owned()).collect();
-        let environment = |name: &str| (name == "TOKEN").then(|| "Bearer s3cr3t".to_owned());
+        let environment = |name: &str| match name {
+            "TOKEN" => Some("Bearer s3cr3t".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
         options.define(base(), None, &unset, &environment).map(|definition| definition.to_json())
     }
 
@@ -291,14 +296,17 @@ mod tests {
             timeout: Some(99),
             jitter: Some(101),
             header: vec!["Authorization: s3cr3t".to_owned(), "s3cr3t".to_owned()],
-            header_env: vec!["X-A=MISSING".to_owned()],
+            header_env: vec!["X-A=MISSING".to_owned(), "authorization=EMPTY".to_owned()],
             ..Options::default()
         };
         let problems = defined(&options, &[]).unwrap_err();
         let all = problems.join("\n");
-        assert_eq!(problems.len(), 5, "{all}");
+        assert_eq!(problems.len(), 6, "{all}");
         assert!(
-            all.contains("--header-env") && all.contains("MISSING") && all.contains("retry.jitter_percent"),
+            all.contains("--header-env")
+                && all.contains("MISSING")
+                && all.contains("variable EMPTY")
+                && all.contains("retry.jitter_percent"),
             "{all}"
         );
         assert!(!all.contains("s3cr3t"), "{all}");

@@ -3,12 +3,12 @@
 use clap::Args;
 use domain::id::EndpointKey;
 use domain::registry::{Registration, SecretEntry};
-use domain::revision::rotated;
+use domain::revision::{imported, rotated};
 use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use serde_json::{Value, json};
 
-use super::{existing, id};
+use super::{existing, goes_on, id};
 use crate::exit::{Exit, Failure};
 use crate::outside::{Registry, World};
 use crate::session::{Paint, Session};
@@ -23,8 +23,8 @@ pub struct Rotate {
     /// Which secret, where there are both
     #[arg(long, value_name = "SCHEME", value_parser = ["v1", "v1a"])]
     scheme: Option<String>,
-    /// How long the older secrets go on: 24h, 7d, or 0 to retire them at once
-    #[arg(long, value_name = "DURATION", value_parser = when::duration, default_value = "24h")]
+    /// How long the older secrets go on: 24h, 7d, 90d at most, or 0 to retire them at once
+    #[arg(long, value_name = "DURATION", value_parser = when::overlap, default_value = "24h")]
     overlap: i64,
     /// Take the new secret from standard input
     #[arg(long)]
@@ -41,6 +41,11 @@ impl Fresh {
     /// Notes one; `imported`: the caller has it already.
     pub(super) fn note(&mut self, owner: &str, secret: &Secret, imported: bool) {
         self.of.push((owner.to_owned(), secret.clone(), imported));
+    }
+
+    /// Nothing was made or imported.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
     }
 
     /// Takes over what another one noted.
@@ -85,7 +90,7 @@ impl Fresh {
 /// Secrets from standard input, one a line.
 pub(super) fn from_input<W: World>(session: &mut Session<'_, W>) -> Result<Vec<Secret>, Failure> {
     let text = session.secret_input()?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty()).enumerate();
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(i, line)| {
             Secret::parse(line).map_err(|e| Failure::invalid(format!("--secret-stdin, line {}: {e}", i + 1)))
@@ -106,9 +111,9 @@ pub(super) fn complete<W: World>(
         if !registration.definition.signatures.contains(&secret.scheme()) {
             return Err(Failure::invalid(format!("--secret-stdin: {owner} is not signed by {}", secret.scheme())));
         }
-        add(registration, secret.clone(), 0, now)?;
         fresh.note(owner.as_str(), secret, true);
     }
+    registration.secrets = imported(&registration.secrets, given, now).map_err(Failure::conflict)?;
     for scheme in registration.unsigned_schemes(now) {
         let secret = Secret::new(scheme, &session.world.random_key());
         add(registration, secret.clone(), 0, now)?;
@@ -139,7 +144,7 @@ pub(super) async fn rotate<W: World>(session: &mut Session<'_, W>, rotate: &Rota
         let mut next = old.next(now);
         add(&mut next, new.clone(), rotate.overlap, now)?;
         if outside.replace(&rotate.id, old.version, &next).await? {
-            return told(session, rotate, &new, &next);
+            return told(session, rotate, &new, &old, &next);
         }
     }
     Err(Failure::conflict(format!("{} is being changed by somebody else: nothing was written, try again", rotate.id)))
@@ -169,6 +174,7 @@ fn told<W: World>(
     session: &mut Session<'_, W>,
     rotate: &Rotate,
     new: &Secret,
+    old: &Registration,
     next: &Registration,
 ) -> Result<Exit, Failure> {
     let now = session.now();
@@ -190,6 +196,7 @@ fn told<W: World>(
         );
         text.push_str(&format!("{}\n", session.paint(Paint::Yellow, &warning)));
     }
+    text.push_str(&goes_on(&rotate.id, old, now).unwrap_or_default());
     text.push_str(&fresh.to_text(session));
     let retires: Vec<String> = retiring.iter().map(ToString::to_string).collect();
     let document = json!({"ok": true, "endpoint": rotate.id.as_str(), "version": next.version, "secrets": fresh.to_json(), "older_retire_at": retires});

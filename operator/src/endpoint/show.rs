@@ -12,7 +12,7 @@ use url::Url;
 use super::{existing, id, secrets, write};
 use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Operator, Registry, World};
-use crate::session::{Paint, Session};
+use crate::session::{Paint, Session, plain};
 
 /// So many states are asked for at once.
 const AT_ONCE: usize = 8;
@@ -53,7 +53,7 @@ pub(super) async fn show<W: World>(session: &mut Session<'_, W>, show: &Show) ->
     let state = state_of(&outside, &show.id).await;
     let mut warnings = warnings(&registration, now);
     if let Err(why) = &state {
-        warnings.push(format!("its state is not known: {why}"));
+        warnings.push(format!("its state is not known: {}", plain(why)));
     }
     let mut document = registration.to_shown(now);
     hide_headers(&mut document);
@@ -106,7 +106,7 @@ fn state_line<W: World>(session: &Session<'_, W>, registration: &Registration, s
     let since = since.map(|since| format!(" since {}", session.time(Millis(since)))).unwrap_or_default();
     let because = match word(state, "because") {
         "" => String::new(),
-        because => format!(", because {because}"),
+        because => format!(", because {}", plain(because)),
     };
     let releasing = if state["releasing"] == json!(true) { "; what was held is being released" } else { "" };
     format!("{painted}{since}{because}{releasing}")
@@ -144,7 +144,7 @@ fn definition_rows(registration: &Registration) -> Vec<(&'static str, String)> {
             .join(", "),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     };
-    FIELDS.iter().filter_map(|name| Some((*name, text(definition.get(*name)?)))).collect()
+    FIELDS.iter().filter_map(|name| Some((*name, plain(&text(definition.get(*name)?))))).collect()
 }
 
 pub(super) async fn list<W: World>(session: &mut Session<'_, W>, list: &List) -> Result<Exit, Failure> {
@@ -181,7 +181,7 @@ pub(super) async fn list<W: World>(session: &mut Session<'_, W>, list: &List) ->
                 }
                 let signatures: Vec<&str> = r.definition.signatures.iter().map(|s| s.name()).collect();
                 let signed = if signatures.is_empty() { "none".to_owned() } else { signatures.join(", ") };
-                let description = r.definition.description.clone().unwrap_or_default();
+                let description = plain(r.definition.description.as_deref().unwrap_or_default());
                 items.push(json!({"endpoint": id.as_str(), "state": name, "host": host(&r.definition.url), "signatures": signatures, "version": r.version, "description": r.definition.description}));
                 rows.push(vec![
                     id.to_string(),
@@ -192,8 +192,8 @@ pub(super) async fn list<W: World>(session: &mut Session<'_, W>, list: &List) ->
                     description,
                 ]);
             }
-            Err(problems) => {
-                let problems = lines("", problems);
+            Err(broken) => {
+                let problems = lines("", &broken.problems);
                 items.push(json!({"endpoint": id.as_str(), "state": "misconfigured", "problems": problems}));
                 rows.push(vec![
                     id.to_string(),

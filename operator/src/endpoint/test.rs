@@ -11,7 +11,7 @@ use super::{existing, id};
 use crate::exit::{Exit, Failure};
 use crate::follow::{Seen, Until, attempt, follow, told};
 use crate::outside::{Intake, Operator, World};
-use crate::session::{Paint, Session};
+use crate::session::{Paint, Session, plain};
 use crate::when;
 
 /// `endpoint test`
@@ -41,7 +41,7 @@ pub(super) async fn test<W: World>(session: &mut Session<'_, W>, test: &Test) ->
             existing(&outside, id).await?;
             (id.clone(), StateKey::registered(id), id.to_string())
         }
-        (None, Some(url)) => (EndpointKey::inline(url), StateKey::inline(url), url.origin().ascii_serialization()),
+        (None, Some(url)) => (EndpointKey::inline(url), StateKey::inline(url), domain::id::origin(url)),
         (None, None) => return Err(Failure::invalid("name an endpoint, or a URL with --url")),
     };
     let now = session.now();
@@ -68,7 +68,7 @@ pub(super) async fn test<W: World>(session: &mut Session<'_, W>, test: &Test) ->
             answer.clone()
         }
         Seen::Rejected(why) => {
-            text.push_str(&format!("  The message was rejected: {why}\n"));
+            text.push_str(&format!("  The message was rejected: {}\n", plain(why)));
             json!({"rejected": why})
         }
         Seen::TooLate(last) => {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::options::Options;
 use super::secrets::{self, Fresh};
-use super::{existing, id, replace, unreadable};
-use crate::exit::{Exit, Failure};
+use super::{existing, goes_on, id, replace, unreadable};
+use crate::exit::{Exit, Failure, lines};
 use crate::outside::{Registry, World};
 use crate::session::{Paint, Session};
 
@@ -26,6 +26,9 @@ pub struct Add {
     /// Bring a removed endpoint back, with this definition
     #[arg(long)]
     restore: bool,
+    /// Register anew what is stored and cannot be read; secrets that can be read stay
+    #[arg(long, conflicts_with = "restore")]
+    replace_unreadable: bool,
     /// Take secrets from standard input, one a line, instead of making them
     #[arg(long)]
     secret_stdin: bool,
@@ -57,14 +60,23 @@ pub(super) async fn add<W: World>(session: &mut Session<'_, W>, add: &Add) -> Re
     let given = if add.secret_stdin { secrets::from_input(session)? } else { Vec::new() };
     let outside = session.connect().await?;
     let now = session.now();
-    let old = match outside.registration(&add.id).await? {
-        Some(Err(problems)) => return Err(unreadable(&add.id, &problems)),
-        Some(Ok(old)) => Some(old),
-        None => None,
-    };
+    let old = outside.registration(&add.id).await?;
     let mut next = match &old {
         None => Registration::first(definition, now),
-        Some(old) => match old.removed_at {
+        Some(Err(broken)) if !add.replace_unreadable => return Err(unreadable(&add.id, broken)),
+        Some(Err(broken)) => {
+            for problem in lines("", &broken.problems) {
+                session.note(&format!("It cannot be read: {problem}"));
+            }
+            let kept = broken.secrets.len();
+            session.confirm(&format!("Register {} anew; {kept} of its secrets can be read and stay", add.id))?;
+            Registration {
+                version: broken.version + 1,
+                secrets: broken.secrets.clone(),
+                ..Registration::first(definition, now)
+            }
+        }
+        Some(Ok(old)) => match old.removed_at {
             None => {
                 let message = format!(
                     "there is an endpoint {} already (version {}): change it with `redeliver endpoint set {}`",
@@ -84,8 +96,13 @@ pub(super) async fn add<W: World>(session: &mut Session<'_, W>, add: &Add) -> Re
     };
     let mut fresh = Fresh::default();
     secrets::complete(session, &add.id, &mut next, &given, &mut fresh)?;
-    replace(&outside, &add.id, old.as_ref().map_or(0, |old| old.version), &next).await?;
-    let verb = if old.is_some() { "is back" } else { "is registered" };
+    let version = old.as_ref().map_or(0, |old| old.as_ref().map_or_else(|broken| broken.version, |old| old.version));
+    replace(&outside, &add.id, version, &next).await?;
+    let verb = match &old {
+        None => "is registered",
+        Some(Ok(_)) => "is back",
+        Some(Err(_)) => "is registered anew",
+    };
     let mut text = format!("{} {verb} (version {}).\n", add.id, next.version);
     let warnings = warnings(&next, now);
     text.push_str(&warned(session, &warnings));
@@ -115,7 +132,7 @@ pub(super) async fn set<W: World>(session: &mut Session<'_, W>, set: &Set) -> Re
     let mut next = old.defined(definition, now);
     let mut fresh = Fresh::default();
     secrets::complete(session, &set.id, &mut next, &[], &mut fresh)?;
-    if changes.is_empty() && next.secrets.len() == old.secrets.len() {
+    if changes.is_empty() && fresh.is_empty() {
         let document =
             json!({"ok": true, "endpoint": set.id.as_str(), "version": old.version, "changes": [], "secrets": []});
         session.answer(&document, &format!("{} is like this already (version {}).", set.id, old.version))?;
@@ -125,6 +142,7 @@ pub(super) async fn set<W: World>(session: &mut Session<'_, W>, set: &Set) -> Re
     let warnings = warnings(&next, now);
     let mut text = format!("{} is version {}.\n{}", set.id, next.version, change_lines(session, &changes));
     text.push_str(&warned(session, &warnings));
+    text.push_str(&goes_on(&set.id, &old, now).unwrap_or_default());
     text.push_str(&fresh.to_text(session));
     let document = json!({"ok": true, "endpoint": set.id.as_str(), "version": next.version, "changes": to_json(&changes), "warnings": warnings, "secrets": fresh.to_json()});
     session.answer(&document, &text)?;

@@ -65,8 +65,8 @@ fn one_bad_endpoint_stops_everything_before_the_first_write() {
     assert_eq!(
         ran.json()["error"]["problems"],
         json!([
-            "line 7: ep_b: `retries` is no field of an endpoint",
-            "line 6: ep_b: `timeout` is no field of an endpoint"
+            "line 7: ep_b: `retries` is no field here; is `retry` meant?",
+            "line 6: ep_b: `timeout` is no field here; is `timeout_seconds` meant?"
         ])
     );
     assert_eq!(fake.run("endpoint apply endpoints.json").exit, Exit::Usage);
@@ -122,7 +122,7 @@ fn what_is_exported_is_what_is_there_and_holds_no_secret() {
     fake.has("ep_b", json!({"url": "https://b.example.test/", "signatures": [], "retry": {"max_attempts": 3, "schedule_seconds": [1, 2]}, "version": 1}));
     let ran = fake.run("endpoint export");
     insta::assert_snapshot!("export", ran.out);
-    assert!(ran.err.contains("EP_A_AUTHORIZATION"), "{}", ran.err);
+    assert!(ran.err.contains("EP_A__AUTHORIZATION"), "{}", ran.err);
     for format in ["toml", "yaml"] {
         let ran = fake.run(&format!("endpoint export --header-values --format {format}"));
         let path = file(&format!("export.{format}"), ran.out.as_bytes());

@@ -66,6 +66,28 @@ fn a_removed_endpoint_comes_back_only_when_it_is_asked_for_and_agreed_to() {
 }
 
 #[test]
+fn what_cannot_be_read_is_registered_anew_when_it_is_asked_for_and_agreed_to() {
+    let fake = Fake::new();
+    let mut broken = one();
+    broken["secrets"] = json!([SECRET, {"secret": SECRET, "retired_at": "866000000000000"}]);
+    fake.has("ep_a", broken);
+    let add = "endpoint add ep_a --url https://other.example.test/";
+    let refused = fake.run(add);
+    assert!(refused.exit == Exit::Usage && refused.err.contains("--replace-unreadable"), "{refused:?}");
+    let unasked = fake.run(&format!("{add} --replace-unreadable --json"));
+    assert_eq!(unasked.json()["error"]["code"], "not_confirmed");
+    assert!(unasked.err.contains("secrets.1.retired_at"), "{unasked:?}");
+    assert_eq!(fake.state.writes.get(), 0);
+    let ran = fake.run(&format!("{add} --replace-unreadable --yes"));
+    assert!(ran.exit == Exit::Done && ran.out.contains("endpoint resume ep_a"), "{ran:?}");
+    let stored = fake.stored("ep_a");
+    assert_eq!((&stored["version"], stored["secrets"].as_array().map(Vec::len)), (&json!(4), Some(1)), "{stored}");
+    assert!(!ran.out.contains("whsec_"), "the secret that can be read stays: {}", ran.out);
+    let again = fake.run(&format!("{add} --replace-unreadable --yes --json"));
+    assert_eq!(again.json()["error"]["code"], "exists", "one that can be read is not replaced");
+}
+
+#[test]
 fn bad_options_are_all_told_before_anything_is_asked_of_aws() {
     let fake = Fake::new();
     let ran =
@@ -86,10 +108,52 @@ fn an_imported_secret_is_taken_from_standard_input_and_not_shown() {
     for (input, part) in [
         ("", "nothing on standard input"),
         ("whsec_s3cr3t", "line 1"),
+        (&format!("\n{SECRET}\n\ns3cr3t"), "line 4"),
         (&format!("{SECRET}\nwhsk_{}", &SECRET[6..]), "not signed by v1a"),
     ] {
         let ran = Fake::new().run_with(add, input.as_bytes(), false);
         assert!(ran.exit == Exit::Usage && ran.err.contains(part) && !ran.err.contains("s3cr3t"), "{input}: {ran:?}");
+    }
+}
+
+#[test]
+fn two_imported_secrets_both_sign_and_a_removed_endpoint_comes_back_with_the_one_it_had() {
+    let fake = Fake::new();
+    let other = "whsec_BBECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let add = "endpoint add ep_a --url https://h.example.test/ --secret-stdin";
+    let ran = fake.run_with(add, format!("{other}\n{SECRET}\n").as_bytes(), false);
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    let secrets = |fake: &Fake| -> Vec<(String, bool)> {
+        let stored = fake.stored("ep_a");
+        let all = stored["secrets"].as_array().unwrap().iter();
+        all.map(|s| (s["secret"].as_str().unwrap().to_owned(), s.get("retired_at").is_none())).collect()
+    };
+    assert_eq!(secrets(&fake), [(other.to_owned(), true), (SECRET.to_owned(), true)]);
+    fake.run("endpoint remove ep_a --yes");
+    let ran = fake.run_with(&format!("{add} --restore --yes"), SECRET.as_bytes(), false);
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    assert_eq!(secrets(&fake), [(SECRET.to_owned(), true), (other.to_owned(), false)]);
+}
+
+#[test]
+fn an_endpoint_whose_only_secret_retired_long_ago_gets_another_one_by_set() {
+    let fake = Fake::new();
+    let mut stored = one();
+    stored["secrets"][0]["retired_at"] = json!("2026-11-02T12:00:00.000Z");
+    fake.has("ep_a", stored);
+    let ran = fake.run("endpoint set ep_a --signature v1");
+    assert!(ran.exit == Exit::Done && ran.out.contains("whsec_"), "{ran:?}");
+    let stored = fake.stored("ep_a");
+    assert_eq!((&stored["version"], stored["secrets"][0].get("retired_at")), (&json!(4), None), "{stored}");
+}
+
+#[test]
+fn a_number_that_is_none_is_told_in_words() {
+    for option in
+        ["--max-attempts", "--jitter", "--retry-status", "--permanent-status", "--max-per-second", "--max-in-flight"]
+    {
+        let ran = Fake::new().run(&format!("endpoint add ep_a --url https://h.example.test/ {option} 3x"));
+        assert!(ran.exit == Exit::Usage && ran.err.contains("must be a whole number"), "{option}: {ran:?}");
     }
 }
 
@@ -198,6 +262,13 @@ fn pause_resume_and_disable_are_decisions_with_a_reason_and_a_name() {
     assert_eq!(fake.state.asked.borrow().len(), asked);
     let origin = "url:00112233445566778899aabbccddeeff";
     assert_eq!(fake.run(&format!("endpoint pause {origin} --reason x")).exit, Exit::Done);
+    assert_eq!(fake.state.asked.borrow().last().unwrap()["endpoint"], origin);
+    let ran = fake.run("endpoint pause --url https://h.example.test:8443/in?k=t0ken --reason x");
+    assert!(ran.exit == Exit::Done && ran.out.contains("resume --url https://h.example.test:8443 "), "{ran:?}");
+    let expected = json!({"action": "endpoint", "url": "https://h.example.test:8443", "set": "paused", "reason": "x", "operator": "ada"});
+    assert_eq!(fake.state.asked.borrow().last(), Some(&expected), "the origin, and nothing else of the URL");
+    assert_eq!(fake.run("endpoint pause ep_a --url https://h.example.test/ --reason x").exit, Exit::Usage);
+    assert_eq!(fake.run("endpoint pause --reason x").exit, Exit::Usage);
 }
 
 #[test]

@@ -60,6 +60,60 @@ fn the_parser_repeats_no_url_and_no_secret() {
 }
 
 #[test]
+fn the_parser_repeats_no_secret_that_lacks_its_prefix() {
+    let bare = &super::SECRET["whsec_".len()..];
+    for line in [
+        format!("endpoint rotate-secret ep_a {bare}"),
+        format!("endpoint rotate-secret {bare}"),
+        format!("endpoint add ep_a --url https://h.example.test/ --secret={bare}"),
+        format!("verify --endpoint ep_a {bare} --json"),
+        format!("endpoint rotate-secret ep_a --overlap {bare}"),
+    ] {
+        let ran = Fake::new().run(&line);
+        assert!(ran.exit == Exit::Usage && !ran.err.contains(&bare[..16]) && !ran.out.contains(&bare[..16]), "{ran:?}");
+        assert!(ran.err.len() + ran.out.len() > 20, "{ran:?}");
+    }
+}
+
+#[test]
+fn nothing_that_others_wrote_reaches_a_terminal_as_it_is() {
+    const EVIL: &str = "x\u{1b}[2K\u{202e}\u{200b}\u{7}y";
+    let mut obeyed = Vec::new();
+    let mut clean = |what: &str, text: &str| {
+        let bad = |c: char| c != '\n' && domain::definition::is_deceptive(c);
+        if text.contains(bad) || !text.contains('\u{b7}') {
+            obeyed.push(format!("{what}: {text:?}"));
+        }
+    };
+    let fake = with_one();
+    fake.answers(|action| match action["action"].as_str() {
+        Some("endpoint") => {
+            json!({"ok": true, "endpoint": {"state": "paused", "since": 0, "because": EVIL, "releasing": false}})
+        }
+        Some("list") => json!({"ok": true, "items": [{"id": "e", "detail": EVIL}], "cursor": null}),
+        _ => json!({"ok": true, "delivery": {"state": "waiting", "reason": "retry"}, "next": EVIL,
+                    "last_answer": {"attempt": 1, "headers": {"server": EVIL}, "excerpt": EVIL},
+                    "history": [{"number": 1, "started": 0, "phase": "head", "class": "transient", "status": 503, "detail": EVIL}]}),
+    });
+    clean("show", &fake.run("endpoint show ep_a").out);
+    clean("test", &fake.run("endpoint test ep_a").out);
+    clean("send", &fake.run("send --id e --endpoint ep_a --body x --wait").out);
+    fake.answers(|action| match action["action"].as_str() {
+        Some("explain") => json!({"ok": false, "error": {"code": "not_found", "message": "there is none"}}),
+        Some("list") => json!({"ok": true, "items": [{"id": "e", "detail": EVIL}], "cursor": null}),
+        _ => json!({"ok": false, "error": {"code": "invalid", "message": EVIL}}),
+    });
+    clean("rejected", &fake.run("send --id e --endpoint ep_a --body x --wait").out);
+    clean("a failure", &fake.run("endpoint pause ep_a --reason x").err);
+    let raw = super::file(
+        "evil.json",
+        format!("{{\"id\":\"e\",\"endpoint\":\"p\",\"body\":\"\",\"{}\":1}}", "x\u{202e}\u{200b}").as_bytes(),
+    );
+    clean("send --raw", &fake.run(&format!("send --raw {raw}")).err);
+    assert!(obeyed.is_empty(), "{obeyed:#?}");
+}
+
+#[test]
 fn the_stack_that_is_asked_for_is_the_one_that_is_used() {
     let fake = with_one();
     fake.run("endpoint list --stack hooks --region eu-west-1 --profile prod");

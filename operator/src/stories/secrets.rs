@@ -36,6 +36,59 @@ fn overlap_0_retires_at_once() {
 }
 
 #[test]
+fn an_overlap_that_no_calendar_can_hold_is_refused_before_anything_is_asked() {
+    let fake = with_one();
+    for line in ["endpoint rotate-secret ep_a --overlap 9999999d", "endpoint keys rotate --yes --overlap 91d"] {
+        let ran = fake.run(line);
+        assert!(ran.exit == Exit::Usage && ran.err.contains("90d at most"), "{ran:?}");
+    }
+    assert!(fake.state.connected.borrow().is_none());
+}
+
+#[test]
+fn one_root_key_that_cannot_be_read_stops_no_other_and_goes_with_the_next_rotation() {
+    let fake = Fake::new();
+    let far = json!({"secret": SECRET, "retired_at": "866000000000000"});
+    *fake.state.roots.borrow_mut() = json!({"version": 4, "secrets": [SECRET, far]});
+    let shown = fake.run("endpoint keys --url https://h.example.test/ --json");
+    assert_eq!((shown.exit, shown.json()["keys"].as_array().map(Vec::len)), (Exit::Done, Some(1)), "{shown:?}");
+    assert!(shown.err.contains("secrets.1.retired_at") && !shown.err.contains("whsec_"), "{shown:?}");
+    *fake.state.roots.borrow_mut() = json!({"version": 4, "secrets": [far]});
+    let ran = fake.run("endpoint keys --url https://h.example.test/");
+    assert!(ran.exit == Exit::Usage && ran.err.contains("keys rotate"), "no key is made where there was one: {ran:?}");
+    assert_eq!(fake.run("endpoint keys rotate --yes").exit, Exit::Done);
+    let stored = fake.state.roots.borrow().clone();
+    assert_eq!((&stored["version"], stored["secrets"].as_array().map(Vec::len)), (&json!(5), Some(1)));
+}
+
+#[test]
+fn a_repair_says_that_what_was_held_needs_a_resume() {
+    let unsigned = |fake: &Fake| {
+        let mut stored = super::one();
+        stored["secrets"] = json!([]);
+        fake.has("ep_a", stored);
+    };
+    let fake = Fake::new();
+    let path = super::file("repair.toml", b"[endpoints.ep_a]\nurl = \"https://hooks.example.test/in\"\n");
+    for line in
+        ["endpoint rotate-secret ep_a", "endpoint set ep_a --timeout 3", &format!("endpoint apply {path} --yes")]
+    {
+        unsigned(&fake);
+        let ran = fake.run(line);
+        assert!(ran.exit == Exit::Done && ran.out.contains("endpoint resume ep_a"), "{line}: {ran:?}");
+        let again = fake.run("endpoint rotate-secret ep_a");
+        assert!(!again.out.contains("endpoint resume"), "nothing was held: {again:?}");
+    }
+}
+
+#[test]
+fn more_than_any_secret_is_not_read() {
+    let long = [b"\n".repeat(16 * 1024), SECRET.as_bytes().to_vec()].concat();
+    let ran = with_one().run_with("endpoint rotate-secret ep_a --secret-stdin", &long, false);
+    assert!(ran.exit == Exit::Usage && ran.err.contains("no secrets"), "{ran:?}");
+}
+
+#[test]
 fn which_secret_must_be_said_where_there_are_two() {
     let fake = with_one();
     fake.run("endpoint set ep_a --signature v1,v1a");

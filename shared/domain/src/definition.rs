@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, Problem};
 use crate::message::{MAX_HEADER_BYTES, MAX_HEADERS};
-use crate::request::{check_endpoint_header, check_url};
+use crate::request::{check_endpoint_header, check_url, is_token, origin_shown};
 use crate::retry::{MAX_WAIT_SECONDS, Waits};
 use crate::signature::Scheme;
 
@@ -32,7 +32,7 @@ pub struct Retry {
 }
 
 /// The reviewed part of an endpoint: all but its secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Definition {
     /// Where to.
     pub url: String,
@@ -58,11 +58,37 @@ pub struct Definition {
     pub max_in_flight: Option<u32>,
 }
 
+impl std::fmt::Debug for Definition {
+    /// Without the path of the URL and without values of headers: they may be credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Definition")
+            .field("url", &origin_shown(&self.url))
+            .field("description", &self.description)
+            .field("timeout_seconds", &self.timeout_seconds)
+            .field("retry", &self.retry)
+            .field("retry_statuses", &self.retry_statuses)
+            .field("permanent_statuses", &self.permanent_statuses)
+            .field("receiver_control", &self.receiver_control)
+            .field("headers", &self.headers.keys())
+            .field("signatures", &self.signatures)
+            .field("max_per_second", &self.max_per_second)
+            .field("max_in_flight", &self.max_in_flight)
+            .finish()
+    }
+}
+
+/// A character that a terminal obeys, or that changes how the text around it is read: control characters, those that turn
+/// the direction of writing, those that are not seen.
+pub fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 impl Definition {
     /// Reads a definition from a file or from options; every problem is collected.
     pub fn from_json(value: Value) -> Result<Self, Vec<Problem>> {
         let mut fields = Fields::of("", value)?;
-        if fields.list("secrets").is_some() {
+        if fields.has("secrets") {
             fields.wrong("secrets", "do not stand in a definition: they are generated, and shown once");
         }
         Self::read(fields)
@@ -77,6 +103,9 @@ impl Definition {
         let description = fields.take::<String>("description", "must be a text");
         if description.as_ref().is_some_and(|d| d.chars().count() > MAX_DESCRIPTION) {
             fields.wrong("description", format!("must have {MAX_DESCRIPTION} characters at most"));
+        }
+        if description.as_ref().is_some_and(|d| d.chars().any(is_deceptive)) {
+            fields.wrong("description", "must be one line, without characters that are not seen");
         }
         let timeout_seconds = fields.number("timeout_seconds", 1, 30);
         let retry = fields.take::<Value>("retry", "must be an object").map_or_else(Retry::default, |value| {
@@ -217,7 +246,9 @@ impl Fields {
         let mut headers = BTreeMap::new();
         for (name, value) in given {
             if let Err(message) = check_endpoint_header(&name, &value) {
-                self.wrong("headers", format!("has a header that cannot be sent: {message}"));
+                // Under its own name, so that a file's line can be told; but what is no name is repeated once, and cut.
+                let field = if is_token(&name) { format!("headers.{name}") } else { "headers".to_owned() };
+                self.wrong(&field, format!("cannot be sent: {message}"));
             }
             if headers.insert(name.to_ascii_lowercase(), value).is_some() {
                 self.wrong("headers", format!("has {:?} twice", name.to_ascii_lowercase()));

@@ -133,18 +133,21 @@ impl Diagnosis {
 /// Looks for the key, and for what is wrong. `now` is the receiver's clock; `None`: timestamps of any age are accepted.
 pub fn diagnose(presented: &Presented<'_>, candidates: &[Candidate], now: Option<Millis>) -> Diagnosis {
     let mut diagnosis = Diagnosis { by: None, findings: Vec::new() };
-    let Ok(given) = presented.timestamp.trim().parse::<i64>() else {
-        diagnosis.found(Fault::TimestampUnreadable, "`webhook-timestamp` must be whole seconds since 1970");
+    let Some(given) = read_timestamp(presented.timestamp) else {
+        diagnosis.found(
+            Fault::TimestampUnreadable,
+            "`webhook-timestamp` must be whole seconds since 1970, in digits alone: its text is signed as it stands",
+        );
         return diagnosis;
     };
-    let in_milliseconds = given.abs() >= MILLISECONDS_FROM;
+    let in_milliseconds = given >= MILLISECONDS_FROM;
     let timestamp = if in_milliseconds { given.div_euclid(SECOND_MS) } else { given };
     if let Some(now) = now {
-        let age = now.seconds() - timestamp;
+        let age = now.seconds().saturating_sub(timestamp);
         if age > TOLERANCE_SECONDS {
             diagnosis.found(Fault::TimestampTooOld, format!("the timestamp is {age} s old, receivers accept {TOLERANCE_SECONDS} s: an old request, or the receiver's clock is ahead"));
-        } else if -age > TOLERANCE_SECONDS {
-            diagnosis.found(Fault::TimestampTooNew, format!("the timestamp is {} s in the future, receivers accept {TOLERANCE_SECONDS} s: the receiver's clock is behind", -age));
+        } else if age < -TOLERANCE_SECONDS {
+            diagnosis.found(Fault::TimestampTooNew, format!("the timestamp is {} s in the future, receivers accept {TOLERANCE_SECONDS} s: the receiver's clock is behind", age.saturating_neg()));
         }
     }
     let look = Look { presented, timestamp, signatures: read_signatures(presented.signatures) };
@@ -171,6 +174,14 @@ pub fn diagnose(presented: &Presented<'_>, candidates: &[Candidate], now: Option
         look.nothing(candidates, &mut diagnosis);
     }
     diagnosis
+}
+
+/// Digits without a sign or zeros before them: receivers sign the text, and no other text of this number was signed. More
+/// than fits is as late as can be.
+fn read_timestamp(text: &str) -> Option<i64> {
+    let digits = text.trim_ascii();
+    let plain = digits.bytes().all(|c| c.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    (plain && !digits.is_empty()).then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
 /// One signature of the header: in its canonical form, and what was wrong with the form it came in.
@@ -400,6 +411,16 @@ mod tests {
         assert!(diagnose(&presented, &keys, None).is_valid(), "no tolerance asked for");
         assert_eq!(seen("e", 2, &old, BODY), [Fault::TimestampTooOld, Fault::NoMatch]);
         assert_eq!(faults("e", "soon", &old, BODY, &keys), [Fault::TimestampUnreadable]);
+        let good = secret(1).sign("e", NOW.seconds(), BODY);
+        for other in
+            ["+1700000000", "01700000000", "-9223372036854775808", "-1", "", "1700000000.0", "１７００００００００"]
+        {
+            assert_eq!(faults("e", other, &good, BODY, &keys), [Fault::TimestampUnreadable], "{other}");
+        }
+        for late in ["9223372036854775807", "99999999999999999999"] {
+            assert_eq!(faults("e", late, &good, BODY, &keys), [Fault::TimestampTooNew, Fault::NoMatch], "{late}");
+        }
+        assert_eq!(faults("e", " 1700000000\t", &good, BODY, &keys), [], "white space is no part of a header's value");
     }
 
     #[test]

@@ -146,7 +146,10 @@ impl EgressPolicy {
             );
         }
         let destination = address::destination(ip);
-        let in_network = self.networks.iter().any(|net| net.contains(&ip) || net.contains(&destination));
+        let in_network = self.networks.iter().any(|net| match net {
+            IpNet::V4(_) => net.contains(&destination),
+            IpNet::V6(net) => address::is_meant_by(ip, net),
+        });
         if target.listed || in_network || address::is_public(ip) {
             Ok(())
         } else {

@@ -2,11 +2,12 @@
 
 use crate::fields::Problem;
 use crate::outcome::AnswerRules;
+use crate::request::origin_shown;
 use crate::retry::RetryPolicy;
 use crate::signature::Secret;
 
 /// What is needed to send to an endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EndpointConfig {
     /// Where to.
     pub url: String,
@@ -20,6 +21,20 @@ pub struct EndpointConfig {
     pub rules: AnswerRules,
     /// Active signing secrets, by scheme and the newest first. Empty: not signed.
     pub secrets: Vec<Secret>,
+}
+
+impl std::fmt::Debug for EndpointConfig {
+    /// Without the path of the URL and without values of headers: they may be credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("url", &origin_shown(&self.url))
+            .field("timeout_ms", &self.timeout_ms)
+            .field("policy", &self.policy)
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("rules", &self.rules)
+            .field("secrets", &self.secrets)
+            .finish()
+    }
 }
 
 /// What an endpoint has where its definition says nothing; all that an inline URL has.

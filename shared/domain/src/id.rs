@@ -105,7 +105,7 @@ impl StateKey {
 
     /// The state key of an inline URL: all URLs of one origin share their health.
     pub fn inline(url: &url::Url) -> Self {
-        Self(format!("url:{}", &sha256_hex(url.origin().ascii_serialization().as_bytes())[..32]))
+        Self(format!("url:{}", &sha256_hex(origin(url).as_bytes())[..32]))
     }
 
     /// Takes the text as it stands in a record.
@@ -113,10 +113,25 @@ impl StateKey {
         Self(text.to_owned())
     }
 
+    /// True for the origin of inline URLs.
+    pub fn is_inline(&self) -> bool {
+        self.0.starts_with("url:")
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The origin of a URL, as holds, limits and derived secrets know it: a dot at the end of the host names the same host.
+pub fn origin(url: &url::Url) -> String {
+    let mut url = url.clone();
+    if let Some(bare) = url.host_str().and_then(|host| host.strip_suffix('.')).map(ToOwned::to_owned) {
+        // What cannot be a host stays as it is.
+        let _ = url.set_host(Some(&bare));
+    }
+    url.origin().ascii_serialization()
 }
 
 /// The duty to bring one event to one endpoint.
@@ -194,6 +209,15 @@ mod tests {
         let [a, b] = ["https://h.example/x?k=1", "https://h.example/y"].map(|u| url::Url::parse(u).unwrap());
         assert_eq!(StateKey::inline(&a), StateKey::inline(&b));
         assert_ne!(EndpointKey::inline(&a), EndpointKey::inline(&b));
+    }
+
+    #[test]
+    fn a_dot_at_the_end_of_a_host_is_no_way_out_of_a_pause() {
+        let state = |text: &str| StateKey::inline(&url::Url::parse(text).unwrap());
+        assert_eq!(state("https://h.example./x"), state("https://h.example/x"));
+        assert_eq!(state("https://h.example.:8443/"), state("https://h.example:8443/"));
+        assert_ne!(state("https://h.example.:8443/"), state("https://h.example/"));
+        assert_eq!(origin(&url::Url::parse("https://127.0.0.1/").unwrap()), "https://127.0.0.1");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::delivery::RejectedReason;
 use crate::id::{DeliveryKey, EndpointKey, EventId, StateKey};
 use crate::payload::Payload;
-use crate::request::{check_header, check_url};
+use crate::request::{check_header, check_url, is_padded};
 use crate::time::Millis;
 
 /// At most this many extra headers in a message.
@@ -233,6 +233,9 @@ fn parse_webhook(raw: &str, limits: &Limits) -> Result<Intake, Problem> {
     if content_type.is_empty() || content_type.len() > 256 || !content_type.bytes().all(|c| (b' '..=b'~').contains(&c))
     {
         return Err("`content_type` must have 1 to 256 printable ASCII characters".to_owned().into());
+    }
+    if is_padded(&content_type) {
+        return Err("`content_type` must not begin or end with a blank".to_owned().into());
     }
     let correlation_id = text("correlation_id", wire.correlation_id)?;
     if correlation_id.as_ref().is_some_and(|c| c.chars().count() > 128) {
@@ -471,6 +474,82 @@ mod tests {
                 .detail
                 .contains("AllowInlineUrls")
         );
+    }
+
+    #[test]
+    fn wh_o_22_no_event_data_gets_into_header_names_header_values_or_the_signed_text() {
+        let message = |id: &str, headers: serde_json::Value| {
+            parse(&serde_json::json!({"id": id, "endpoint": "p", "body": "", "headers": headers}).to_string(), &LIMITS)
+        };
+        for id in ["a.1700000000.x", "a\nX-Evil: 1", "a\r", "a b", "é", "a\u{0}"] {
+            assert_eq!(message(id, serde_json::json!({})).unwrap_err().reason, RejectedReason::Invalid, "{id:?}");
+        }
+        for (name, value) in [
+            ("Webhook-Signature", "v1,zzz"),
+            ("WEBHOOK-ID", "f"),
+            ("Host", "internal"),
+            ("Content-Length", "3"),
+            ("Transfer-Encoding", "chunked"),
+            ("Connection", "close"),
+            ("TE", "trailers"),
+            ("Expect", "100-continue"),
+            ("X-Name", "Z\r\nX-B: 1"),
+            ("X-Name", "Z\nX-B: 1"),
+            ("X-Name", "\u{0}"),
+            ("bad name", "v"),
+            ("x:y", "v"),
+            ("x\r\ny", "v"),
+            ("x-a", "\u{e9}"),
+            ("x-a", " v"),
+            ("x-a", "v\t"),
+        ] {
+            let refusal = message("e", serde_json::json!({name: value})).unwrap_err();
+            assert_eq!((refusal.reason, refusal.key.is_some()), (RejectedReason::Invalid, true), "{name:?}: {value:?}");
+        }
+        assert!(message("A:z@0+=~-_", serde_json::json!({"X-Name": "a b"})).is_ok());
+    }
+
+    /// The largest that passes, and what is one more.
+    #[test]
+    fn every_size_of_a_message_ends_where_the_contract_says() {
+        let with = |name: &str, value: serde_json::Value| {
+            let mut message = serde_json::json!({"id": "e", "endpoint": "p", "body": ""});
+            message[name] = value;
+            parse(&message.to_string(), &LIMITS).map(drop).map_err(|refusal| refusal.reason)
+        };
+        let text = |length: usize| serde_json::json!("x".repeat(length));
+        let many = |count: usize| {
+            serde_json::Value::Object((0..count).map(|i| (format!("x-{i}"), serde_json::json!(""))).collect())
+        };
+        let filled = |bytes: usize| serde_json::json!({"x-a": "v".repeat(4_096), "x-b": "v".repeat(bytes - 4_096 - 6)});
+        for (name, good, over) in [
+            ("id", text(256), text(257)),
+            ("endpoint", text(64), text(65)),
+            ("content_type", text(256), text(257)),
+            ("correlation_id", serde_json::json!("é".repeat(128)), serde_json::json!("é".repeat(129))),
+            ("headers", many(MAX_HEADERS), many(MAX_HEADERS + 1)),
+            ("headers", filled(MAX_HEADER_BYTES), filled(MAX_HEADER_BYTES + 1)),
+            ("headers", serde_json::json!({"x": "v".repeat(4_096)}), serde_json::json!({"x": "v".repeat(4_097)})),
+        ] {
+            assert_eq!((with(name, good), with(name, over)), (Ok(()), Err(RejectedReason::Invalid)), "{name}");
+        }
+        assert_eq!((with("body", text(128)), with("body", text(129))), (Ok(()), Err(RejectedReason::TooLarge)));
+        for (empty, reason) in [("id", "1 to 256"), ("endpoint", "1 to 64"), ("content_type", "1 to 256")] {
+            let raw = serde_json::json!({"id": "e", "endpoint": "p", "body": ""}).to_string();
+            let mut message: serde_json::Value = serde_json::from_str(&raw).unwrap();
+            message[empty] = serde_json::json!("");
+            assert!(parse(&message.to_string(), &LIMITS).unwrap_err().detail.contains(reason), "{empty}");
+        }
+        let url = |length: usize| format!("https://h.example/{}", "p".repeat(length - 18));
+        let inline =
+            |url: String| parse(&serde_json::json!({"id": "e", "url": url, "body": ""}).to_string(), &LIMITS).is_ok();
+        assert_eq!((inline(url(2_048)), inline(url(2_049))), (true, false));
+        for padded in [" text/plain", "text/plain ", " "] {
+            assert!(with("content_type", serde_json::json!(padded)).is_err(), "{padded:?}");
+        }
+        for time in ["2026-12-01T10Z", "2026-12-01T10:00:00+01:00[Europe/Berlin]", "2026-12-01 10:00:00Z"] {
+            assert_eq!(with("deliver_at", serde_json::json!(time)), Err(RejectedReason::Invalid), "{time}");
+        }
     }
 
     #[test]

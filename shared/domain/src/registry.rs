@@ -3,7 +3,7 @@
 //! It is read strictly: an unknown field is refused by name, and a wrong one with what it should be; no message repeats a
 //! value, because values here are secrets and URLs with tokens.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::definition::Definition;
@@ -46,6 +46,17 @@ pub struct Registration {
     pub updated_at: Option<Millis>,
     /// Since when it is removed.
     pub removed_at: Option<Millis>,
+}
+
+/// What is stored under an id and cannot be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Why not.
+    pub problems: Vec<Problem>,
+    /// Its version, or 0 where that cannot be told.
+    pub version: u64,
+    /// Those of its secrets that can be read.
+    pub secrets: Vec<SecretEntry>,
 }
 
 impl Registration {
@@ -96,17 +107,33 @@ impl Registration {
 
     /// Reads the stored form.
     pub fn from_json(value: Value) -> Result<Self, Vec<Problem>> {
-        let mut fields = Fields::of("", value)?;
+        Self::read(value).map_err(|unreadable| unreadable.problems)
+    }
+
+    /// Reads the stored form; of one that cannot be read, what can be kept.
+    pub fn read(value: Value) -> Result<Self, Unreadable> {
+        let mut fields = match Fields::of("", value) {
+            Ok(fields) => fields,
+            Err(problems) => return Err(Unreadable { problems, version: 0, secrets: Vec::new() }),
+        };
         let secrets = secret_entries(&mut fields);
         let version = fields.take("version", VERSION).unwrap_or(0);
         let updated_at = fields.time("updated_at");
         let removed_at = fields.time("removed_at");
-        let definition = Definition::read(fields)?;
-        Ok(Self { definition, secrets, version, updated_at, removed_at })
+        match Definition::read(fields) {
+            Ok(definition) => Ok(Self { definition, secrets, version, updated_at, removed_at }),
+            Err(problems) => Err(Unreadable { problems, version, secrets }),
+        }
     }
 
-    /// The stored form. It holds the secrets: it goes to the table and nowhere else.
-    pub fn to_stored(&self) -> Value {
+    /// The stored form. It holds the secrets: it goes to the table and nowhere else. What the same reader could not read
+    /// again has none, because its deliveries would be held.
+    pub fn to_stored(&self) -> Result<Value, Vec<Problem>> {
+        Self::from_json(self.written())?;
+        Ok(self.written())
+    }
+
+    fn written(&self) -> Value {
         let mut value = self.definition.to_json();
         self.add_times(&mut value);
         value["secrets"] = stored_secrets(&self.secrets);
@@ -157,18 +184,42 @@ impl SecretEntry {
 /// What a version must be.
 const VERSION: &str = "must be a whole number";
 
-/// Reads the root keys of inline URLs, and their version.
-pub fn inline_keys_from_json(value: Value) -> Result<(Vec<SecretEntry>, u64), Vec<Problem>> {
-    let mut fields = Fields::of("", value)?;
-    let keys = secret_entries(&mut fields);
-    let version = fields.take("version", VERSION).unwrap_or(0);
-    fields.finish()?;
-    Ok((keys, version))
+/// The root keys of inline URLs, as they are stored.
+#[derive(Clone, Debug, Default)]
+pub struct RootKeys {
+    /// Those that can be read, the newest first; retired ones too.
+    pub keys: Vec<SecretEntry>,
+    /// Their version.
+    pub version: u64,
+    /// What is wrong with the rest: one bad key must not stop every inline URL.
+    pub problems: Vec<Problem>,
 }
 
-/// Their stored form. It holds the keys: it goes to the table and nowhere else.
-pub fn inline_keys_to_stored(keys: &[SecretEntry], version: u64) -> Value {
-    json!({ "secrets": stored_secrets(keys), "version": version })
+impl RootKeys {
+    /// Reads the stored form, as far as it can be read.
+    pub fn from_json(value: Value) -> Self {
+        let mut fields = match Fields::of("", value) {
+            Ok(fields) => fields,
+            Err(problems) => return Self { problems, ..Self::default() },
+        };
+        let keys = secret_entries(&mut fields);
+        let version = fields.take("version", VERSION).unwrap_or(0);
+        let problems = fields.finish().err().unwrap_or_default();
+        Self { keys, version, problems }
+    }
+
+    /// The stored form of such keys. It holds the keys: it goes to the table and nowhere else. What could not be read again
+    /// has none.
+    pub fn to_stored(keys: &[SecretEntry], version: u64) -> Result<Value, Vec<Problem>> {
+        let written = || json!({ "secrets": stored_secrets(keys), "version": version });
+        let read = Self::from_json(written());
+        if read.problems.is_empty() { Ok(written()) } else { Err(read.problems) }
+    }
+
+    /// Whether one of them signs.
+    pub fn any_active(&self, now: Millis) -> bool {
+        self.keys.iter().any(|key| key.is_active(now))
+    }
 }
 
 fn stored_secrets(entries: &[SecretEntry]) -> Value {
@@ -195,8 +246,8 @@ fn secret_entries(fields: &mut Fields) -> Vec<SecretEntry> {
 }
 
 fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> {
-    // A bare text is a secret that somebody put there by hand.
-    let value = if value.is_string() { json!({ "secret": value }) } else { value };
+    // A bare text is a secret that somebody put there by hand. Moved, so that no copy of it stays behind.
+    let value = if value.is_string() { Value::Object(Map::from_iter([("secret".to_owned(), value)])) } else { value };
     let mut fields = Fields::of(field, value)?;
     let created_at = fields.time("created_at").unwrap_or(Millis(0));
     let retired_at = fields.time("retired_at");
@@ -215,6 +266,7 @@ fn secret_entry(field: &str, value: Value) -> Result<SecretEntry, Vec<Problem>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::MAX_HEADER_VALUE;
     use crate::retry::{RetryPolicy, Waits};
     use crate::signature::Scheme;
 
@@ -269,11 +321,34 @@ mod tests {
         value["updated_at"] = json!("2026-11-30T12:00:00.000Z");
         value["removed_at"] = json!("2026-11-30T13:00:00.000Z");
         let read = Registration::from_json(value.clone()).unwrap();
-        assert_eq!(read.to_stored(), value);
+        assert_eq!(read.to_stored(), Ok(value));
         let shown = read.to_shown(Millis::parse_rfc3339("2026-12-02T00:00:00Z").unwrap());
         assert!(!shown.to_string().contains("whsec_") && !shown.to_string().contains("whsk_"), "{shown}");
         assert_eq!((&shown["secrets"][0]["active"], &shown["secrets"][1]["active"]), (&json!(false), &json!(true)));
         assert!(shown["secrets"][1]["public_key"].as_str().unwrap().starts_with("whpk_"));
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let far = Millis::parse_rfc3339("9999-12-01T00:00:00Z").unwrap().plus(365 * 86_400_000);
+        let mut read = Registration::from_json(stored(json!({"version": 1}))).unwrap();
+        assert!(read.to_stored().is_ok());
+        read.secrets[0].retired_at = Some(far);
+        assert_eq!(read.to_stored().unwrap_err()[0].field, "secrets.0.retired_at");
+        assert_eq!(RootKeys::to_stored(&read.secrets, 1).unwrap_err()[0].field, "secrets.0.retired_at");
+    }
+
+    #[test]
+    fn what_can_be_read_of_a_broken_registration_is_kept_for_its_repair() {
+        let broken = Registration::read(stored(json!({
+            "version": 7, "colour": 1, "secrets": [SECRET, {"secret": SECRET, "retired_at": "866000000000000"}]
+        })))
+        .unwrap_err();
+        let fields: Vec<&str> = broken.problems.iter().map(|p| p.field.as_str()).collect();
+        assert_eq!((broken.version, broken.secrets.len(), fields), (7, 1, vec!["secrets.1.retired_at", "colour"]));
+        let keys = RootKeys::from_json(json!({"version": 2, "secrets": ["s3cr3t", SECRET]}));
+        assert_eq!((keys.version, keys.keys.len(), keys.problems.len()), (2, 1, 1));
+        assert!(keys.any_active(Millis(0)) && !keys.problems[0].to_string().contains("s3cr3t"));
     }
 
     #[test]
@@ -296,6 +371,10 @@ mod tests {
             (stored(json!({"retry_statuses": [404], "permanent_statuses": [404]})), "stands in `retry_statuses` too"),
             (stored(json!({"headers": {"Host": "s3cr3t"}})), "host is reserved"),
             (stored(json!({"headers": {"X-A": "s3cr3t\r\n"}})), "x-a may hold only"),
+            (stored(json!({"headers": {"Authorization": "Bearer s3cr3t "}})), "`headers.Authorization` cannot be sent"),
+            (stored(json!({"description": "s3cr3t\nstate active"})), "`description` must be one line"),
+            (stored(json!({"description": "\u{202e}s3cr3t"})), "`description` must be one line"),
+            (stored(json!({"url": "https://h.example.test/#s3cr3t"})), "`url` must not have a part after `#`"),
             (stored(json!({"headers": {"X-A": "1", "x-a": "2"}})), "\"x-a\" twice"),
             (stored(json!({"headers": {"x": 1}})), "`headers` must be an object of texts"),
             (stored(json!({"signatures": ["v2"]})), "`signatures` must be a list of"),
@@ -304,7 +383,10 @@ mod tests {
                 stored(json!({"secrets": [{"secret": SECRET, "created_at": "s3cr3t"}]})),
                 "`secrets.0.created_at` must be",
             ),
-            (stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})), "`secrets.0.until` is no field"),
+            (
+                stored(json!({"secrets": [{"secret": SECRET, "until": 1}]})),
+                "`secrets.0.until` is no field here; there are created_at, retired_at, secret",
+            ),
             (stored(json!({"max_in_flight": 0})), "`max_in_flight`"),
             (stored(json!({"retry_statusses": [404]})), "`retry_statusses` is no field"),
         ] {
@@ -315,6 +397,65 @@ mod tests {
         assert!(both.contains("timeout_seconds") && both.contains("max_per_second"), "{both}");
         let in_file = Definition::from_json(stored(json!({}))).unwrap_err();
         assert_eq!(in_file[0].field, "secrets");
+    }
+
+    /// The largest that passes, and what is one more.
+    #[test]
+    fn every_size_of_a_registration_ends_where_the_contract_says() {
+        let texts = |count: usize| (0..count).map(|i| (format!("x-{i:0>4}"), json!("1"))).collect::<Map<_, _>>();
+        let filled = |bytes: usize| {
+            let mut headers = Map::new();
+            headers.insert("x-aaaaaa".to_owned(), json!("v".repeat(MAX_HEADER_VALUE)));
+            headers.insert("x-bbbbbb".to_owned(), json!("v".repeat(bytes - 16 - MAX_HEADER_VALUE)));
+            json!(headers)
+        };
+        let url = |length: usize| format!("https://h.example/{}", "p".repeat(length - 18));
+        let waits = |count: usize| json!({"schedule_seconds": vec![1; count]});
+        let retry = |name: &str, value: u64| json!({"retry": {name: value}});
+        let day30 = u64::from(crate::retry::MAX_WAIT_SECONDS);
+        let secrets = |count: usize| json!({"secrets": vec![SECRET; count]});
+        for (good, over, field) in [
+            (json!({"url": url(2048)}), json!({"url": url(2049)}), "url"),
+            (json!({"description": "é".repeat(256)}), json!({"description": "é".repeat(257)}), "description"),
+            (json!({"headers": texts(32)}), json!({"headers": texts(33)}), "headers"),
+            (json!({"headers": filled(8_192)}), json!({"headers": filled(8_193)}), "headers"),
+            (secrets(10), secrets(11), "secrets"),
+            (json!({"retry": waits(100)}), json!({"retry": waits(101)}), "retry.schedule_seconds"),
+            (
+                json!({"retry": {"schedule_seconds": [day30]}}),
+                json!({"retry": {"schedule_seconds": [day30 + 1]}}),
+                "retry.schedule_seconds",
+            ),
+            (json!({"timeout_seconds": 30}), json!({"timeout_seconds": 31}), "timeout_seconds"),
+            (json!({"timeout_seconds": 1}), json!({"timeout_seconds": 0}), "timeout_seconds"),
+            (retry("max_attempts", 100), retry("max_attempts", 101), "retry.max_attempts"),
+            (retry("jitter_percent", 100), retry("jitter_percent", 101), "retry.jitter_percent"),
+            (retry("window_seconds", day30), retry("window_seconds", day30 + 1), "retry.window_seconds"),
+            (retry("hint_cap_seconds", day30), retry("hint_cap_seconds", day30 + 1), "retry.hint_cap_seconds"),
+            (json!({"retry_statuses": [300, 599]}), json!({"retry_statuses": [600]}), "retry_statuses"),
+            (json!({"retry_statuses": [300]}), json!({"retry_statuses": [299]}), "retry_statuses"),
+            (json!({"max_per_second": 100_000}), json!({"max_per_second": 100_001}), "max_per_second"),
+            (json!({"max_in_flight": 10_000}), json!({"max_in_flight": 10_001}), "max_in_flight"),
+        ] {
+            assert!(Registration::from_json(stored(good)).is_ok(), "{field} at its bound");
+            let problems = Registration::from_json(stored(over)).unwrap_err();
+            assert_eq!(problems.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "over its bound");
+        }
+    }
+
+    #[test]
+    fn what_is_debugged_holds_no_credential() {
+        let mut value = full();
+        value["secrets"] = json!([SECRET, *Secret::new(Scheme::V1a, &Zeroizing::new([7; 32])).expose()]);
+        value["url"] = json!("https://hooks.example.test/t0ken?k=t0ken");
+        value["headers"]["x-api-key"] = json!("t0ken");
+        let read = Registration::from_json(value).unwrap();
+        let found = crate::endpoint::Found::Config(Box::new(read.resolve(&defaults(), Millis(0)).unwrap()));
+        let shown = format!("{read:?} {read:#?} {found:?} {found:#?}");
+        for hidden in ["t0ken", "Bearer", "whsec_", "whsk_", &SECRET[8..20]] {
+            assert!(!shown.contains(hidden), "{hidden}: {shown}");
+        }
+        assert!(shown.contains("https://hooks.example.test") && shown.contains("x-api-key"), "{shown}");
     }
 
     #[test]

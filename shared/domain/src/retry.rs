@@ -147,6 +147,22 @@ mod tests {
     }
 
     #[test]
+    fn wh_o_16_no_attempt_number_wraps_a_wait() {
+        let p = policy("base:2,factor:2,cap:43200", 100);
+        for used in [0, 1, 2, 14, 15, 16, 30, 31, 32, 33, 62, 63, 64, 65, 1_000, u32::MAX - 1, u32::MAX] {
+            let seconds = if used < 16 { (1_i64 << used.max(1)).min(43_200) } else { 43_200 };
+            assert_eq!(p.due(used, Millis(0), None, 0.0), Millis(seconds * SECOND_MS), "{used}");
+            for random in [1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -1.0] {
+                let due = p.due(used, Millis(0), None, random);
+                assert!((seconds * SECOND_MS..=2 * seconds * SECOND_MS).contains(&due.0), "{used} {random}");
+            }
+        }
+        assert_eq!(p.due(u32::MAX, Millis(i64::MAX), None, 1.0), Millis(i64::MAX));
+        let zero = RetryPolicy { waits: Waits::List(vec![0]), ..p };
+        assert_eq!(zero.due(64, Millis(0), None, 0.0), Millis(SECOND_MS), "never at once");
+    }
+
+    #[test]
     fn bad_policies_are_named() {
         for (text, part) in [
             ("", "no number"),

@@ -8,6 +8,8 @@ use crate::time::{DAY_MS, Millis};
 
 /// The overlap of a rotation, unless told otherwise: both secrets sign for a day.
 pub const OVERLAP_MS: i64 = DAY_MS;
+/// The longest overlap: a secret that was to go must not stay by a slip of the keyboard.
+pub const MAX_OVERLAP_MS: i64 = 90 * DAY_MS;
 /// A retired secret is kept for so long, to tell a receiver that it uses an old one.
 pub const KEPT_MS: i64 = 7 * DAY_MS;
 
@@ -50,6 +52,9 @@ pub fn rotated(
     overlap_ms: i64,
     now: Millis,
 ) -> Result<Vec<SecretEntry>, &'static str> {
+    if overlap_ms > MAX_OVERLAP_MS {
+        return Err("the overlap may be 90 days at most");
+    }
     let same = |entry: &SecretEntry| *entry.secret.expose() == *new.expose();
     if secrets.iter().any(|entry| same(entry) && entry.retired_at.is_none()) {
         return Err("this secret is in use already: a rotation needs another one");
@@ -62,10 +67,37 @@ pub fn rotated(
             if retires { Some(entry.retired_at.map_or(until, |at| at.min(until))) } else { entry.retired_at };
         SecretEntry { retired_at, ..entry.clone() }
     });
-    let mut kept: Vec<SecretEntry> =
-        older.filter(|entry| entry.retired_at.is_none_or(|at| now.since(at) <= KEPT_MS)).collect();
+    let older = older.collect();
+    with_room(vec![SecretEntry { secret: new, created_at: now, retired_at: None }], older, now)
+}
+
+/// The secrets with those that a receiver has already: all of them sign, the first one before the others, and no other of
+/// their schemes does. One that was there before is what it was, and does not retire.
+pub fn imported(secrets: &[SecretEntry], given: &[Secret], now: Millis) -> Result<Vec<SecretEntry>, &'static str> {
+    let same = |entry: &SecretEntry, secret: &Secret| *entry.secret.expose() == *secret.expose();
+    let mut signing: Vec<SecretEntry> = Vec::new();
+    for secret in given {
+        if !signing.iter().any(|entry| same(entry, secret)) {
+            let created_at = secrets.iter().find(|entry| same(entry, secret)).map_or(now, |entry| entry.created_at);
+            signing.push(SecretEntry { secret: secret.clone(), created_at, retired_at: None });
+        }
+    }
+    let others: Vec<SecretEntry> = secrets
+        .iter()
+        .filter(|entry| !signing.iter().any(|signs| same(entry, &signs.secret)))
+        .map(|entry| {
+            let retires = entry.is_active(now) && signing.iter().any(|s| s.secret.scheme() == entry.secret.scheme());
+            SecretEntry { retired_at: if retires { Some(now) } else { entry.retired_at }, ..entry.clone() }
+        })
+        .collect();
+    with_room(signing, others, now)
+}
+
+/// New secrets before the older ones, as far as there is room.
+fn with_room(new: Vec<SecretEntry>, mut kept: Vec<SecretEntry>, now: Millis) -> Result<Vec<SecretEntry>, &'static str> {
+    kept.retain(|entry| entry.retired_at.is_none_or(|at| now.since(at) <= KEPT_MS));
     // The ones that retired first go first; one that still signs is never dropped.
-    while kept.len() >= MAX_SECRETS {
+    while kept.len() + new.len() > MAX_SECRETS {
         let retired = |entry: &SecretEntry| entry.retired_at.filter(|_| !entry.is_active(now));
         let oldest = (0..kept.len()).filter(|i| retired(&kept[*i]).is_some()).min_by_key(|i| retired(&kept[*i]));
         let Some(oldest) = oldest else {
@@ -75,8 +107,7 @@ pub fn rotated(
         };
         kept.remove(oldest);
     }
-    kept.insert(0, SecretEntry { secret: new, created_at: now, retired_at: None });
-    Ok(kept)
+    Ok(new.into_iter().chain(kept).collect())
 }
 
 #[cfg(test)]
@@ -114,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn an_overlap_has_an_end() {
+        let old = [entry(Scheme::V1, 1, None)];
+        assert!(rotated(&old, secret(Scheme::V1, 9), MAX_OVERLAP_MS, NOW).is_ok());
+        for long in [MAX_OVERLAP_MS + 1, i64::MAX] {
+            assert!(rotated(&old, secret(Scheme::V1, 9), long, NOW).unwrap_err().contains("90 days"), "{long}");
+        }
+    }
+
+    #[test]
     fn a_secret_that_retired_a_week_ago_is_dropped() {
         let old = [entry(Scheme::V1, 1, Some(-KEPT_MS)), entry(Scheme::V1, 2, Some(-KEPT_MS - 1))];
         assert_eq!(times(&rotated(&old, secret(Scheme::V1, 9), 0, NOW).unwrap()), [None, Some(-KEPT_MS)]);
@@ -141,6 +181,19 @@ mod tests {
         let old = [entry(Scheme::V1, 1, None), entry(Scheme::V1, 2, Some(-1_000))];
         assert!(rotated(&old, secret(Scheme::V1, 1), 0, NOW).unwrap_err().contains("in use already"));
         assert_eq!(times(&rotated(&old, secret(Scheme::V1, 2), 0, NOW).unwrap()), [None, Some(0)]);
+    }
+
+    #[test]
+    fn imported_secrets_all_sign_and_one_that_was_there_is_itself() {
+        let old = [entry(Scheme::V1, 1, Some(-1_000)), entry(Scheme::V1, 2, None), entry(Scheme::V1a, 3, None)];
+        let given = [secret(Scheme::V1, 1), secret(Scheme::V1, 9), secret(Scheme::V1, 1)];
+        let new = imported(&old, &given, NOW).unwrap();
+        assert_eq!(times(&new), [None, None, Some(0), None]);
+        assert_eq!((new[0].created_at, new[1].created_at), (Millis(0), NOW), "in the order of the lines");
+        assert_eq!(times(&imported(&old, &[], NOW).unwrap()), times(&old));
+        let many: Vec<Secret> = (0..11).map(|i| secret(Scheme::V1, i)).collect();
+        assert!(imported(&[], &many, NOW).is_err() && imported(&old, &many[..10], NOW).is_err());
+        assert_eq!(imported(&old[..2], &many[..10], NOW).map(|s| s.len()), Ok(10));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::name::named;
 
@@ -99,7 +99,10 @@ impl Secret {
             mac.update(b" ");
             mac.update(origin.as_bytes());
         }
-        Self::new(scheme, &Zeroizing::new(mac.finalize().into_bytes().into()))
+        let (mut made, mut random) = (mac.finalize().into_bytes(), Zeroizing::new([0; 32]));
+        random.copy_from_slice(&made);
+        made.as_mut_slice().zeroize();
+        Self::new(scheme, &random)
     }
 
     /// Which scheme it signs by.
@@ -128,10 +131,10 @@ impl Secret {
 
     /// The text that the registry stores and that an operator hands to the receiver, once.
     pub fn expose(&self) -> Zeroizing<String> {
-        Zeroizing::new(match &self.0 {
-            Key::Hmac(key) => format!("{SYMMETRIC}{}", STANDARD.encode(key)),
-            Key::Ed25519(key) => format!("{PRIVATE}{}", STANDARD.encode(key.to_keypair_bytes())),
-        })
+        match &self.0 {
+            Key::Hmac(key) => encoded(SYMMETRIC, key),
+            Key::Ed25519(key) => encoded(PRIVATE, Zeroizing::new(key.to_keypair_bytes()).as_slice()),
+        }
     }
 
     /// What a `v1` secret is mistaken for: its text, with the prefix and without, as the bytes of a key.
@@ -153,6 +156,19 @@ impl Secret {
             Key::Ed25519(key) => Some(PublicKey(key.verifying_key())),
         }
     }
+}
+
+/// In one allocation, so that no part of it stays behind in an outgrown one.
+fn encoded(prefix: &str, key: &[u8]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(prefix.len() + key.len().div_ceil(3) * 4));
+    text.push_str(prefix);
+    // Piece by piece, through a buffer of our own that is wiped.
+    let mut piece = Zeroizing::new([0; 64]);
+    for part in key.chunks(48) {
+        let length = STANDARD.encode_slice(part, piece.as_mut_slice()).expect("48 bytes are 64 characters");
+        text.push_str(std::str::from_utf8(&piece[..length]).expect("base64 is ASCII"));
+    }
+    text
 }
 
 fn hmac(key: &[u8]) -> Hmac<Sha256> {
@@ -248,6 +264,11 @@ mod tests {
             let again = Secret::parse(&key.expose()).unwrap();
             assert_eq!((again.scheme(), again.sign("e", 1, b"x")), (*scheme, key.sign("e", 1, b"x")));
             assert_eq!(format!("{key:?}"), format!("Secret({scheme})"));
+        }
+        for length in SECRET_MIN..=SECRET_MAX {
+            let text = format!("whsec_{}", STANDARD.encode(vec![3; length]));
+            let exposed = Secret::parse(&text).unwrap().expose();
+            assert_eq!((exposed.as_str(), exposed.capacity()), (text.as_str(), text.len()), "it never grew");
         }
         let short = format!("whsk_{}", STANDARD.encode([9; 32]));
         assert_eq!(*Secret::parse(&short).unwrap().expose(), *Secret::new(Scheme::V1a, &seed(9)).expose());

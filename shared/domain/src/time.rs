@@ -40,8 +40,34 @@ impl Millis {
 
     /// Reads an RFC 3339 time with offset, such as `2026-12-01T10:00:00Z`.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
-        text.parse::<Timestamp>().ok().map(|t| Self(t.as_millisecond()))
+        // The calendar's parser knows more forms than the RFC.
+        let form = is_rfc3339(text.as_bytes());
+        form.then(|| text.parse::<Timestamp>().ok()).flatten().map(|t| Self(t.as_millisecond()))
     }
+}
+
+/// The form of RFC 3339 section 5.6, with nine digits of a second at most.
+fn is_rfc3339(text: &[u8]) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
+    let fits = |form: &[u8], text: &[u8]| {
+        form.len() == text.len()
+            && form.iter().zip(text).all(|(form, c)| match form {
+                b'0' => c.is_ascii_digit(),
+                form => c.eq_ignore_ascii_case(form),
+            })
+    };
+    let Some((start, rest)) = text.split_at_checked(FORM.len()) else { return false };
+    let rest = match rest.strip_prefix(b".") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|c| c.is_ascii_digit()).count();
+            if !(1..=9).contains(&digits) {
+                return false;
+            }
+            &rest[digits..]
+        }
+        None => rest,
+    };
+    fits(FORM, start) && (fits(b"Z", rest) || fits(b"+00:00", rest) || fits(b"-00:00", rest))
 }
 
 impl fmt::Display for Millis {
@@ -68,7 +94,28 @@ mod tests {
     fn times_are_rfc_3339_with_offset() {
         assert_eq!(Millis::parse_rfc3339("1970-01-01T00:00:01Z"), Some(Millis(1000)));
         assert_eq!(Millis::parse_rfc3339("1970-01-01T01:00:01.5+01:00"), Some(Millis(1500)));
-        for wrong in ["1970-01-01T00:00:01", "1970-01-01", "yesterday", "", "1000"] {
+        assert_eq!(Millis::parse_rfc3339("1970-01-01t00:00:01.123456789z"), Some(Millis(1123)));
+        assert_eq!(Millis::parse_rfc3339("1970-01-01T00:00:01-00:00"), Some(Millis(1000)));
+        for wrong in [
+            "1970-01-01T00:00:01",
+            "1970-01-01",
+            "yesterday",
+            "",
+            "1000",
+            "2026-12-01T10Z",
+            "2026-12-01T10:00Z",
+            "2026-12-01 10:00:00Z",
+            "20261201T100000Z",
+            "2026-12-01T10:00:00+01",
+            "2026-12-01T10:00:00+0100",
+            "2026-12-01T10:00:00,5Z",
+            "2026-12-01T10:00:00.Z",
+            "2026-12-01T10:00:00.1234567890Z",
+            "2026-12-01T10:00:00+01:00[Europe/Berlin]",
+            "+002026-12-01T10:00:00Z",
+            "2026-13-01T10:00:00Z",
+            " 2026-12-01T10:00:00Z",
+        ] {
             assert_eq!(Millis::parse_rfc3339(wrong), None, "{wrong}");
         }
         assert_eq!(Millis(1500).to_string(), "1970-01-01T00:00:01.500Z");

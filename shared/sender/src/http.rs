@@ -24,6 +24,10 @@ const MAX_HEADERS: usize = 8 * 1024;
 /// Largest header list of an HTTP/2 answer, in bytes.
 const MAX_HEADER_LIST: u32 = 400 * 1024;
 
+/// Headers whose values are no secret. A signature is none, but it is worth nothing to anybody else.
+const OURS: &[&str] =
+    &["content-type", "user-agent", "webhook-id", "webhook-timestamp", "idempotency-key", "redeliver-attempt"];
+
 /// The client for endpoints.
 pub struct HttpSender {
     client: reqwest::Client,
@@ -125,10 +129,31 @@ fn unresolved(no_address: NoAddress) -> Outcome {
 fn headers(request: &Request<'_>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(request.headers.len());
     for (name, value) in &request.headers {
-        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else {
+        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else {
             return Err(format!("header {name:?} cannot be sent"));
         };
+        // Whatever a person configured may be a credential: it stays out of traces and of header tables.
+        value.set_sensitive(!OURS.contains(&name.as_str()));
         headers.append(name, value);
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_may_be_credentials_are_marked_and_not_debugged() {
+        let names = ["authorization", "cookie", "x-api-key", "webhook-signature", "webhook-id", "content-type"];
+        let request = Request {
+            url: "https://h.example.test/".parse().unwrap(),
+            headers: names.iter().map(|name| ((*name).to_owned(), "t0ken".to_owned())).collect(),
+            body: b"",
+            timeout_ms: 1,
+        };
+        let headers = headers(&request).unwrap();
+        let marked: Vec<&str> = names.into_iter().filter(|name| headers[*name].is_sensitive()).collect();
+        assert_eq!(marked, names[..4]);
+    }
 }

@@ -217,12 +217,26 @@ async fn a_paused_origin_holds_every_inline_url_of_it_and_no_other() {
         world.intake.send(&json!({"id": id, "url": url, "body": "x"}).to_string(), 0);
     };
     let origin = StateKey::inline(&url::Url::parse("https://inline.example.test/").unwrap());
-    set(&world, origin.as_str(), "paused").await;
+    let pause = |of: serde_json::Value| {
+        let mut action = json!({"action": "endpoint", "set": "paused", "reason": "maintenance", "operator": "oncall"});
+        action.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+        action
+    };
+    // A key of a URL, as `list` shows it, is none of an origin, and neither is one that was never set.
+    for key in
+        [EndpointKey::inline(&url::Url::parse("https://inline.example.test/x").unwrap()).as_str(), origin.as_str()]
+    {
+        let answer = world.act(pause(json!({"endpoint": key}))).await;
+        assert_eq!(answer["error"]["code"], "not_found", "{key}: {answer}");
+    }
+    let answer = world.act(pause(json!({"url": "https://inline.example.test/any?k=t0ken"}))).await;
+    assert_eq!((&answer["ok"], &answer["endpoint"]["endpoint"]), (&json!(true), &json!(origin.as_str())), "{answer}");
+    send("dotted", "https://inline.example.test./x");
     send("a", "https://inline.example.test/x");
     send("b", "https://inline.example.test:8443/x");
     world.settle_now().await;
     let states: Vec<State> = world.table.all().iter().map(|r| r.state).collect();
-    assert_eq!(states, [State::Held(HeldReason::Paused), State::Delivered]);
+    assert_eq!(states, [State::Held(HeldReason::Paused), State::Delivered, State::Held(HeldReason::Paused)]);
     set(&world, origin.as_str(), "active").await;
     world.run_for_seconds(2).await;
     assert!(world.table.all().iter().all(|r| r.state == State::Delivered));
@@ -331,6 +345,8 @@ async fn a_wrong_endpoint_action_is_named() {
         (json!({"action": "endpoint", "endpoint": "no such"}), "1 to 64 characters"),
         (json!({"action": "endpoint", "endpoint": "p", "set": "off", "reason": "x"}), "paused, active or disabled"),
         (json!({"action": "endpoint", "endpoint": "p", "set": "paused"}), "`reason`"),
+        (json!({"action": "endpoint", "set": "paused", "reason": "x"}), "one of them"),
+        (json!({"action": "endpoint", "url": "ftp://h.example", "set": "paused", "reason": "x"}), "`url` must be"),
         (json!({"action": "endpoint", "endpoint": "p", "pause": true}), "pause"),
     ] {
         let answer = world.act(action.clone()).await;

@@ -9,6 +9,7 @@
     reason = "tests stop at the first surprise, run in real time, and print what they measure"
 )]
 
+mod cases;
 mod chain;
 mod citations;
 mod documents;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use domain::decide::Decision;
 use domain::delivery::{DeadReason, HeldReason, State, WaitingReason};
-use domain::endpoint::Found;
+use domain::endpoint::{EndpointConfig, Found};
 use domain::id::EndpointKey;
 use domain::outcome::{Class, Phase};
 use domain::plan::{Approval, MAX_DELIVERIES, PlanState, Who};
 use domain::ports::{Audit, Clock, Created, Deliveries, Payloads, Plans};
 use domain::record::{Entry, Record};
+use domain::signature::{Scheme, Secret};
 use domain::time::DAY_MS;
 use domain::transition::{Finished, finish};
 use domain::wakeup::Waiting;
@@ -100,6 +101,34 @@ async fn a_redrive_is_spread_by_its_rate() {
     }
     world.run_for_seconds(5).await;
     assert_eq!(world.sender.seen().len(), 100);
+}
+
+#[tokio::test]
+async fn a_redrive_after_a_rotation_is_signed_with_the_secrets_of_its_time() {
+    let world = World::new();
+    let (old, new) = (Secret::new(Scheme::V1, &[1; 32].into()), Secret::new(Scheme::V1, &[2; 32].into()));
+    let sign_with = |secret: &Secret| {
+        let secrets = vec![secret.clone()];
+        let p = EndpointKey::registered("p").unwrap();
+        world.endpoints.set(&p, Found::Config(Box::new(EndpointConfig { secrets, ..config() })));
+    };
+    sign_with(&old);
+    world.sender.then([status(400)]);
+    world.send("e");
+    world.settle_now().await;
+    world.run_for_seconds(60).await;
+    sign_with(&new);
+    let proposed = world.act(json!({"action": "propose", "filter": {}})).await;
+    world.act(approve(&proposed, "r")).await;
+    world.run_for_seconds(5).await;
+    let seen = world.sender.seen();
+    assert_eq!((seen.len(), world.record("e").await.state), (2, State::Delivered));
+    for (request, secret) in seen.iter().zip([&old, &new]) {
+        let timestamp: i64 = request.header("webhook-timestamp").unwrap().parse().unwrap();
+        let expected = secret.sign("e", timestamp, &request.body);
+        assert_eq!(request.header("webhook-signature"), Some(expected.as_str()));
+    }
+    assert_ne!(seen[0].header("webhook-timestamp"), seen[1].header("webhook-timestamp"));
 }
 
 #[tokio::test]

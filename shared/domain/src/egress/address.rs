@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::Ipv6Net;
+
 /// Networks of the IANA special-purpose registry (RFC 6890 and successors) that are no public target. Inside 192.0.0.0/24
 /// the two anycast addresses are globally reachable by the registry, but they mean a service of the nearest network.
 const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
@@ -38,6 +40,27 @@ pub fn destination(ip: IpAddr) -> IpAddr {
         }
         _ => ip,
     }
+}
+
+/// The prefixes by which an IPv6 address carries an IPv4 one: compatible, mapped, translated, NAT64, local-use NAT64, Teredo,
+/// 6to4.
+const CARRIERS: &[Ipv6Net] = &[
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+];
+
+/// Whether an IPv6 network means this address. One that carries an IPv4 address is meant by no wider network than its
+/// carrier: who allows `::/0` has not spoken of 10.0.0.1.
+#[must_use]
+pub fn is_meant_by(ip: IpAddr, network: &Ipv6Net) -> bool {
+    let IpAddr::V6(v6) = ip else { return false };
+    let carrier = CARRIERS.iter().find(|carrier| carrier.contains(&v6) && !v6.is_loopback());
+    network.contains(&v6) && carrier.is_none_or(|carrier| carrier.contains(network))
 }
 
 /// Whether packets to this address leave for the public internet.

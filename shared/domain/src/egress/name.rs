@@ -12,6 +12,28 @@ pub fn is_malformed(name: &str) -> bool {
     bare(name).split('.').any(str::is_empty)
 }
 
+/// Why a name can be in no DNS, if so. Only what was asked for is judged, in the form of the URL parser: lower-case ASCII.
+#[must_use]
+pub fn unusable(name: &str) -> Option<&'static str> {
+    let name = bare(name);
+    let letter = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    for label in name.split('.') {
+        if label.is_empty() {
+            return Some("must have a host name without an empty part between dots");
+        }
+        if label.len() > 63 {
+            return Some("must have a host name whose parts have 63 characters at most");
+        }
+        if !label.bytes().all(letter) {
+            return Some("must have a host name of letters, digits, `-` and `_`");
+        }
+        if label.starts_with('-') || label.ends_with('-') {
+            return Some("must have a host name whose parts do not begin or end with a hyphen");
+        }
+    }
+    (name.len() > 253).then_some("must have a host name of 253 characters at most")
+}
+
 /// What is wrong with a well-formed name as a public one, if anything.
 #[must_use]
 pub fn fault(name: &str) -> Option<&'static str> {
@@ -32,10 +54,12 @@ pub fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, and ICANN's reservation of `internal`.
+/// What common hosts files call the own host, RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, and ICANN's reservation of `internal`.
 const INTERNAL: &[&str] = &[
     "localhost",
     "localdomain",
+    "localdomain4",
+    "localdomain6",
     "local",
     "internal",
     "intranet",
@@ -61,6 +85,8 @@ mod tests {
             "ip6-loopback",
             "a.localhost",
             "localhost.localdomain",
+            "localhost4.localdomain4",
+            "localhost6.localdomain6",
             "sandbox.localdomain",
             "printer.local",
             "vault.local.",

@@ -171,6 +171,27 @@ fn private_networks_are_allowed_by_their_cidr_and_by_nothing_wider() {
     for host in ["10.2.0.1", "[fd13::1]", "[::1]", "[::ffff:10.2.0.1]"] {
         assert!(!passes(&local, &format!("http://{host}/")), "{host}");
     }
+    let carried = [
+        "[::ffff:10.0.0.1]",
+        "[64:ff9b::a00:1]",
+        "[2002:a00:1::]",
+        "[64:ff9b:1::a00:1]",
+        "[::a00:1]",
+        "[2001::f5ff:fffe]",
+    ];
+    for host in carried {
+        for wide in ["::/0", "::/8,2000::/3", "64:ff9b::/32"] {
+            assert!(
+                !passes(&with(wide, ""), &format!("http://{host}/")),
+                "{wide} does not speak of the IPv4 address in {host}"
+            );
+        }
+    }
+    for host in &carried[..3] {
+        assert!(passes(&with("10.0.0.0/8", ""), &format!("http://{host}/")), "{host}");
+        assert!(passes(&with("::ffff:0:0/96,64:ff9b::/96,2002:a00::/24", ""), &format!("http://{host}/")), "{host}");
+    }
+    assert!(passes(&with("::/0", ""), "http://[fd12::1]/") && passes(&with("::/0", ""), "http://[::1]/"));
 }
 
 #[test]

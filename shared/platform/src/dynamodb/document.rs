@@ -8,16 +8,17 @@ use serde_json::{Map, Value};
 use super::item::Item;
 
 /// An item as a JSON object. Sets and binary values have no JSON form and come out as `null`: no reader accepts it.
-pub(super) fn to_json(item: &Item) -> Value {
-    Value::Object(item.iter().map(|(name, value)| (name.clone(), value_of(value))).collect())
+/// Texts are moved, not copied: some are secrets, and their reader wipes them.
+pub(super) fn to_json(item: Item) -> Value {
+    Value::Object(item.into_iter().map(|(name, value)| (name, value_of(value))).collect())
 }
 
-fn value_of(attribute: &AttributeValue) -> Value {
+fn value_of(attribute: AttributeValue) -> Value {
     match attribute {
-        AttributeValue::S(text) => Value::String(text.clone()),
-        AttributeValue::N(number) => serde_json::from_str(number).unwrap_or(Value::Null),
-        AttributeValue::Bool(flag) => Value::Bool(*flag),
-        AttributeValue::L(list) => Value::Array(list.iter().map(value_of).collect()),
+        AttributeValue::S(text) => Value::String(text),
+        AttributeValue::N(number) => serde_json::from_str(&number).unwrap_or(Value::Null),
+        AttributeValue::Bool(flag) => Value::Bool(flag),
+        AttributeValue::L(list) => Value::Array(list.into_iter().map(value_of).collect()),
         AttributeValue::M(map) => to_json(map),
         _ => Value::Null,
     }

@@ -6,20 +6,20 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use domain::endpoint::{Defaults, Found};
 use domain::fields::Problem;
 use domain::id::EndpointKey;
 use domain::ports::{Clock, Endpoints, StoreError};
-use domain::registry::{Registration, SecretEntry, inline_keys_from_json, inline_keys_to_stored};
+use domain::registry::{Registration, RootKeys, SecretEntry, Unreadable};
 use domain::signature::{Scheme, Secret};
 use serde_json::Value;
 
 use super::cache::Cache;
-use super::deliveries::lost_put;
 use super::document;
 use super::item::{Item, n, s};
-use super::{ENDPOINTS_KEPT_MS, unavailable};
+use super::{ENDPOINTS_KEPT_MS, unavailable_without_dump};
 use crate::clock::{SystemClock, random_key};
 
 /// Key of the item with the root keys of inline URLs. No endpoint's id can hold a `#`.
@@ -42,19 +42,16 @@ impl EndpointTable {
 
     async fn item(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let read = self.client.get_item().table_name(&self.table).key("endpoint", s(key)).consistent_read(true);
-        Ok(read.send().await.map_err(|e| unavailable("reading the endpoints table", e))?.item)
+        Ok(read.send().await.map_err(|e| unavailable_without_dump("reading the endpoints table", &e))?.item)
     }
 
     /// Reads a registration as it is stored: `None` when there is none, the problems when it cannot be read.
-    pub async fn registration(
-        &self,
-        id: &EndpointKey,
-    ) -> Result<Option<Result<Registration, Vec<Problem>>>, StoreError> {
-        Ok(self.item(id.as_str()).await?.map(|item| decode(&item)))
+    pub async fn registration(&self, id: &EndpointKey) -> Result<Option<Result<Registration, Unreadable>>, StoreError> {
+        Ok(self.item(id.as_str()).await?.map(decode))
     }
 
     /// Every registration, in order of their ids.
-    pub async fn registrations(&self) -> Result<Vec<(EndpointKey, Result<Registration, Vec<Problem>>)>, StoreError> {
+    pub async fn registrations(&self) -> Result<Vec<(EndpointKey, Result<Registration, Unreadable>)>, StoreError> {
         let (mut all, mut start) = (Vec::new(), None);
         loop {
             let page = self
@@ -65,14 +62,14 @@ impl EndpointTable {
                 .set_exclusive_start_key(start)
                 .send()
                 .await
-                .map_err(|e| unavailable("listing the endpoints table", e))?;
-            for item in page.items() {
+                .map_err(|e| unavailable_without_dump("listing the endpoints table", &e))?;
+            start = page.last_evaluated_key;
+            for item in page.items.unwrap_or_default() {
                 let id = item.get("endpoint").and_then(|v| v.as_s().ok());
                 if let Some(id) = id.and_then(|id| EndpointKey::registered(id).ok()) {
                     all.push((id, decode(item)));
                 }
             }
-            start = page.last_evaluated_key;
             if start.as_ref().is_none_or(HashMap::is_empty) {
                 all.sort_by(|a, b| a.0.cmp(&b.0));
                 return Ok(all);
@@ -88,23 +85,20 @@ impl EndpointTable {
         expected: u64,
         registration: &Registration,
     ) -> Result<bool, StoreError> {
-        self.put(id.as_str(), expected, registration.to_stored()).await
+        let stored = registration.to_stored().map_err(|problems| unwritable(&problems))?;
+        self.put(id.as_str(), expected, stored).await
     }
 
-    /// The root keys of inline URLs, retired ones included, and their version; none before the first one was needed.
-    pub async fn root_keys(&self) -> Result<(Vec<SecretEntry>, u64), StoreError> {
-        match self.item(INLINE_KEYS).await? {
-            None => Ok((Vec::new(), 0)),
-            Some(item) => inline_keys_from_json(without_key(&item)).map_err(|problems| {
-                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                StoreError::Corrupt(format!("the root keys of inline URLs: {}", problems.join("; ")))
-            }),
-        }
+    /// The root keys of inline URLs, retired ones included; none before the first one was needed.
+    pub async fn root_keys(&self) -> Result<RootKeys, StoreError> {
+        let item = self.item(INLINE_KEYS).await?;
+        Ok(item.map_or_else(RootKeys::default, |item| RootKeys::from_json(without_key(item))))
     }
 
     /// Writes the root keys in place of version `expected`. False when somebody else was faster.
     pub async fn replace_root_keys(&self, expected: u64, keys: &[SecretEntry]) -> Result<bool, StoreError> {
-        self.put(INLINE_KEYS, expected, inline_keys_to_stored(keys, expected + 1)).await
+        let stored = RootKeys::to_stored(keys, expected + 1).map_err(|problems| unwritable(&problems))?;
+        self.put(INLINE_KEYS, expected, stored).await
     }
 
     async fn put(&self, key: &str, expected: u64, document: Value) -> Result<bool, StoreError> {
@@ -125,7 +119,12 @@ impl EndpointTable {
         match put {
             Ok(_) => Ok(true),
             // True when our own write was repeated underneath us after its answer was lost.
-            Err(error) => Ok(lost_put(error)?.is_some_and(|there| there == item)),
+            Err(error) => match error.into_service_error() {
+                PutItemError::ConditionalCheckFailedException(failed) => {
+                    Ok(failed.item.is_some_and(|there| there == item))
+                }
+                other => Err(unavailable_without_dump("writing to the endpoints table", &other)),
+            },
         }
     }
 }
@@ -139,10 +138,11 @@ impl Endpoints for EndpointTable {
         let found = match self.registration(endpoint).await? {
             None => Found::Unknown,
             Some(Ok(registration)) if registration.removed_at.is_some() => Found::Removed,
-            Some(read) => match read.and_then(|r| r.resolve(&self.defaults, now).map_err(|problem| vec![problem])) {
+            Some(Ok(registration)) => match registration.resolve(&self.defaults, now) {
                 Ok(config) => Found::Config(Box::new(config)),
-                Err(problems) => Found::misconfigured(&problems),
+                Err(problem) => Found::misconfigured(&[problem]),
             },
+            Some(Err(unreadable)) => Found::misconfigured(&unreadable.problems),
         };
         // A missing endpoint is looked up every time: it may be registered at any moment.
         if !matches!(found, Found::Unknown) {
@@ -156,30 +156,43 @@ impl Endpoints for EndpointTable {
         if let Some(keys) = self.inline.get(&(), now) {
             return Ok(keys);
         }
-        let (mut keys, version) = self.root_keys().await?;
-        if !keys.iter().any(|key| key.is_active(now)) {
+        let mut roots = self.root_keys().await?;
+        for problem in &roots.problems {
+            tracing::error!(%problem, "a root key of inline URLs cannot be read, nothing is signed with it");
+        }
+        if !roots.any_active(now) {
+            // Another key in place of one that cannot be read would be news to every receiver: a person decides.
+            if !roots.problems.is_empty() {
+                return Err(StoreError::Corrupt(format!("the root keys of inline URLs: {}", joined(&roots.problems))));
+            }
             let first = Secret::new(Scheme::V1, &random_key());
-            keys.insert(0, SecretEntry { secret: first, created_at: now, retired_at: None });
-            if !self.replace_root_keys(version, &keys).await? {
-                keys = self.root_keys().await?.0;
+            roots.keys.insert(0, SecretEntry { secret: first, created_at: now, retired_at: None });
+            if !self.replace_root_keys(roots.version, &roots.keys).await? {
+                roots = self.root_keys().await?;
             }
         }
-        let active: Vec<Secret> = keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
+        let active: Vec<Secret> =
+            roots.keys.into_iter().filter(|key| key.is_active(now)).map(|key| key.secret).collect();
         self.inline.put((), active.clone(), now);
         Ok(active)
     }
 }
 
-fn without_key(item: &Item) -> Value {
-    let mut value = document::to_json(item);
-    if let Some(object) = value.as_object_mut() {
-        object.remove("endpoint");
-    }
-    value
+fn without_key(mut item: Item) -> Value {
+    item.remove("endpoint");
+    document::to_json(item)
 }
 
-fn decode(item: &Item) -> Result<Registration, Vec<Problem>> {
-    Registration::from_json(without_key(item))
+fn decode(item: Item) -> Result<Registration, Unreadable> {
+    Registration::read(without_key(item))
+}
+
+fn joined(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn unwritable(problems: &[Problem]) -> StoreError {
+    StoreError::Corrupt(format!("what was about to be written could not be read again: {}", joined(problems)))
 }
 
 #[cfg(test)]
@@ -193,7 +206,7 @@ mod tests {
         let Value::Object(object) = value.clone() else { panic!() };
         let mut item = document::from_json(object);
         item.insert("endpoint".to_owned(), s("p"));
-        assert_eq!(without_key(&item), value);
+        assert_eq!(without_key(item), value);
     }
 
     #[test]
@@ -208,9 +221,9 @@ mod tests {
                 )]),
             ),
         ]);
-        let read = decode(&item).unwrap();
+        let read = decode(item).unwrap();
         assert_eq!((read.secrets.len(), read.version), (1, 0));
         let wrong = Item::from([("url".to_owned(), aws_sdk_dynamodb::types::AttributeValue::Ss(vec!["x".to_owned()]))]);
-        assert_eq!(decode(&wrong).unwrap_err()[0].field, "url");
+        assert_eq!(decode(wrong).unwrap_err().problems[0].field, "url");
     }
 }

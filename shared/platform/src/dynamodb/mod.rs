@@ -94,7 +94,37 @@ fn unavailable(what: &str, error: impl std::error::Error) -> StoreError {
     StoreError::Unavailable(format!("{what}: {}", DisplayErrorContext(error)))
 }
 
+/// The same for the endpoints table: code and message only, because the SDK's dump holds the body of an answer, in which
+/// secrets stand.
+fn unavailable_without_dump(what: &str, error: &dyn std::error::Error) -> StoreError {
+    let mut text = format!("{what}: {error}");
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    StoreError::Unavailable(text)
+}
+
 /// A client for all tables.
 pub fn client(config: &aws_config::SdkConfig) -> Client {
     Client::new(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_with_the_endpoints_table_is_told_without_the_body_of_the_answer() {
+        use aws_sdk_dynamodb::config::http::HttpResponse;
+        use aws_sdk_dynamodb::error::SdkError;
+        use aws_sdk_dynamodb::operation::get_item::GetItemError;
+        let answer = HttpResponse::new(200_u16.try_into().unwrap(), "{\"Item\": \"whsec_s3cr3t\"".into());
+        let error: SdkError<GetItemError, HttpResponse> = SdkError::response_error("no JSON", answer);
+        let dumped = unavailable("reading", &error).to_string();
+        assert!(dumped.contains("whsec_s3cr3t"), "the dump is what it is about: {dumped}");
+        let told = unavailable_without_dump("reading", &error).to_string();
+        assert!(!told.contains("s3cr3t") && told.contains("reading: ") && told.contains("no JSON"), "{told}");
+    }
 }
