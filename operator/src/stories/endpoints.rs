@@ -268,6 +268,9 @@ fn pause_resume_and_disable_are_decisions_with_a_reason_and_a_name() {
     let expected = json!({"action": "endpoint", "url": "https://h.example.test:8443", "set": "paused", "reason": "x", "operator": "ada"});
     assert_eq!(fake.state.asked.borrow().last(), Some(&expected), "the origin, and nothing else of the URL");
     assert_eq!(fake.run("endpoint pause ep_a --url https://h.example.test/ --reason x").exit, Exit::Usage);
+    let unasked = fake.run("endpoint resume --url https://h.example.test/in?k=t0ken --reason x --json");
+    assert_eq!(unasked.json()["error"]["code"], "not_confirmed");
+    assert!(unasked.out.contains("https://h.example.test active") && !unasked.out.contains("t0ken"), "{unasked:?}");
     assert_eq!(fake.run("endpoint pause --reason x").exit, Exit::Usage);
 }
 
