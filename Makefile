@@ -6,7 +6,7 @@ SEED ?= 1
 RIG = REDELIVER_STACK=$(CURDIR)/.local/stack.json cargo test -q -p redeliver-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down cli test check fuzz crash-points interleavings sim chaos table-faults deploy smoke clean
+.PHONY: help up run down cli test check fuzz crash-points interleavings sim chaos table-faults redrive deploy smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ chaos: up ## Kill, freeze and starve real processes under load (DELIVERIES=20000
 
 table-faults: up ## Real processes while DynamoDB and SQS fail, lie and are away (DELIVERIES=20000 SEED=1)
 	@$(RIG) --test table_faults -- --deliveries $(DELIVERIES) --seed $(SEED)
+
+redrive: DELIVERIES ?= 10000
+redrive: up ## Redrive so many dead letters at 50 a second, and measure it (DELIVERIES=10000 SEED=1)
+	@$(RIG) --test redrive -- --deliveries $(DELIVERIES) --seed $(SEED)
 
 deploy: ## Build and deploy to your AWS account, with your credentials (asks first)
 	@$(PYTHON) local/stack.py tools
