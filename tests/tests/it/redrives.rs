@@ -851,3 +851,26 @@ async fn an_outdated_wake_up_does_not_slip_past_an_abort() {
     let record = world.record("p0").await;
     assert_eq!((record.state, world.sender.seen().len()), (State::DeadLettered(DeadReason::Permanent), 1));
 }
+
+#[tokio::test]
+async fn what_a_plan_took_out_of_a_pause_goes_on_when_the_pause_is_over() {
+    let mut world = World::new();
+    let set = |to: &str| json!({"action": "endpoint", "endpoint": "p", "set": to, "reason": "look", "operator": "ada"});
+    world.act(set("paused")).await;
+    world.send("e");
+    world.settle_now().await;
+    assert_eq!(world.record("e").await.state, State::Held(HeldReason::Paused));
+    // The plan releases it; the endpoint is resumed, and the plan aborted, before its wake-up comes.
+    world.loses_wake_ups_of = Some("p");
+    let proposed = world.act(json!({"action": "propose", "filter": {"state": "held"}})).await;
+    world.act(approve(&proposed, "r")).await;
+    let wake_up = Waiting::of(&world.record("e").await).unwrap().wake_up;
+    world.act(set("active")).await;
+    let abort = json!({"action": "abort", "plan_id": proposed["plan_id"], "reason": "look", "operator": "ada"});
+    world.act(abort).await;
+    // Long after the resume has ended.
+    world.run_for_seconds(3_600).await;
+    world.retry.send(&serde_json::to_string(&wake_up).unwrap(), 0);
+    world.settle_now().await;
+    assert_eq!(world.record("e").await.state, State::Delivered);
+}
