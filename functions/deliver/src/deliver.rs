@@ -170,7 +170,7 @@ impl<D: Deliveries + EndpointStates + Plans, P: Payloads, E: Endpoints, S: Sende
             }
         };
         let now = self.clock.now();
-        if due > now && due.since(now) <= EARLY_MS {
+        if due.since(now) <= EARLY_MS {
             self.clock.sleep_until(due).await;
         }
         if let Some(plan) = &wake_up.plan {

@@ -247,3 +247,14 @@ impl<D: Deliveries + Plans + EndpointStates, P: Payloads, I: DeadQueue, R: DeadQ
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_so_many_tenths_of_what_is_left() {
+        assert_eq!(share(Millis(100), Millis(1_100), 4), Millis(500));
+        assert_eq!(share(Millis(100), Millis(50), 4), Millis(100), "nothing is left");
+    }
+}

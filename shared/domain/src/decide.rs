@@ -63,7 +63,8 @@ pub fn decide(
 mod tests {
     use super::*;
     use crate::retry::Waits;
-    use crate::transition::tests::in_flight;
+    use crate::transition::tests::{RETENTION, failed, in_flight, lease};
+    use crate::transition::{claim, finish};
 
     fn policy() -> RetryPolicy {
         RetryPolicy {
@@ -120,6 +121,24 @@ mod tests {
         let verdict = |policy| decide(&record, Class::Transient, &policy, Millis(1_000), None, 0.0);
         assert_eq!(verdict(within(2)), Decision::Retry { due: Millis(2_000) });
         assert_eq!(verdict(within(1)), Decision::Dead(DeadReason::Exhausted));
+    }
+
+    #[test]
+    fn a_window_begins_with_the_first_attempt_of_its_generation() {
+        let mut record = in_flight(1);
+        for start in [100_000, 200_000] {
+            let retry = Decision::Retry { due: Millis(start) };
+            let waiting = finish(&record, &failed(), retry, None, RETENTION, Millis(start - 1)).unwrap();
+            record = claim(&waiting, lease("w"), Millis(start)).unwrap();
+        }
+        // Attempt 1 was that of an earlier generation; this one began at 100 s, and the next attempt would be due at 203 s.
+        record.budget_from = 1;
+        let verdict = |window| {
+            let policy = RetryPolicy { window_seconds: Some(window), ..policy() };
+            decide(&record, Class::Transient, &policy, Millis(201_000), None, 0.0)
+        };
+        assert_eq!(verdict(103), Decision::Retry { due: Millis(203_000) });
+        assert_eq!(verdict(102), Decision::Dead(DeadReason::Exhausted));
     }
 
     #[test]

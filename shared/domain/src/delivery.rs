@@ -360,6 +360,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_impossible_names_the_event_and_the_state() {
+        let told = |state| apply(state, Event::FinishRetry).unwrap_err().to_string();
+        assert_eq!(told(Some(State::Cancelled)), "FinishRetry is not possible in state cancelled");
+        assert_eq!(told(None), "FinishRetry is not possible without a record");
+    }
+
+    #[test]
     fn a_rejected_or_cancelled_record_never_moves() {
         for event in events() {
             for state in states().into_iter().flatten().filter(|s| matches!(s, State::Rejected(_) | State::Cancelled)) {

@@ -379,6 +379,14 @@ mod tests {
     }
 
     #[test]
+    fn what_looks_like_hexadecimal_in_part_is_not_taken_for_it() {
+        let encoding = |text: &str| read_signatures(&format!("v1,{text}"))[0].encoding;
+        assert_eq!(encoding(&"e".repeat(64)), Some("hexadecimal"));
+        assert_eq!(encoding(&"x".repeat(64)), None, "as long, and base64");
+        assert_eq!(encoding(&"A".repeat(43)), Some("another base64"), "the same digits, and shorter");
+    }
+
+    #[test]
     fn a_signature_of_either_scheme_is_valid_and_its_key_is_named() {
         let pair = Secret::new(Scheme::V1a, &Zeroizing::new([5; 32]));
         let public = Candidate { key: Key::Public(pair.public_key().unwrap()), ..candidate(secret(1)) };

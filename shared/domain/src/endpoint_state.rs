@@ -123,11 +123,20 @@ mod tests {
     }
 
     #[test]
+    fn every_change_moves_the_revision_on_by_one() {
+        let state = EndpointState { rev: 5, ..resumed() };
+        let settled = state.settled(Millis(SETTLES_MS + 1)).map(|s| s.rev);
+        let [paused, more] = [state.set(Status::Paused, "", Millis(1)), state.released_more(1)].map(|s| s.rev);
+        assert_eq!((paused, more, settled), (6, 6, Some(6)));
+    }
+
+    #[test]
     fn what_was_held_goes_out_slowly_at_first_and_never_in_the_past() {
         let state = resumed();
         let second = |index| state.slot(index, Millis(0)).0 / SECOND_MS;
         assert_eq!([second(0), second(10), second(599)], [0, 1, 59]);
         assert_eq!([second(600), second(620), second(1_800), second(1_840)], [60, 61, 120, 121]);
+        assert_eq!([599, 600, 601].map(|index| state.slot(index, Millis(0)).0), [59_900, 60_000, 60_050]);
         assert_eq!(state.slot(0, Millis(5_000)), Millis(5_000));
         for index in 0..20_000 {
             assert!(state.slot(index, Millis(0)) <= state.slot(index + 1, Millis(0)), "{index}");

@@ -185,6 +185,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_shards_of_a_delivery_never_change() {
+        // The first bytes of SHA-256 of `e1#p1` are 101 and 177; what is stored lies there.
+        assert_eq!(DeliveryKey::parse("e1", "p1").unwrap().shards(), (101 % 16, 177 % 4));
+    }
+
+    #[test]
+    fn a_key_is_shown_as_it_is_written() {
+        let key = DeliveryKey::parse("e1", "p1").unwrap();
+        assert_eq!((key.to_string(), format!("{key:?}")), ("e1#p1".to_owned(), "e1#p1".to_owned()));
+    }
+
+    #[test]
     fn an_event_id_is_what_the_contract_says() {
         for good in ["evt_01J8", "a", "A:z@0+=~-_", &"x".repeat(256)] {
             assert_eq!(EventId::parse(good).unwrap().as_str(), good);

@@ -43,3 +43,27 @@ impl KeptAnswer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_when_it_is_a_failure_and_says_more_than_its_status() {
+        let kept = |headers: &[(&str, &str)], body_bytes, class| {
+            let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            let answer = Answer { status: 500, headers, body_bytes, ..Answer::default() };
+            KeptAnswer::of(&Outcome::Answered(answer), class, 1, Millis(0)).is_some()
+        };
+        let header = [("x-request-id", "1")];
+        for (headers, body_bytes, class, expected) in [
+            (&[][..], 0, Class::Transient, false),
+            (&header[..], 0, Class::Transient, true),
+            (&[][..], 1, Class::Transient, true),
+            (&[][..], 2, Class::Transient, true),
+            (&header[..], 2, Class::Accepted, false),
+        ] {
+            assert_eq!(kept(headers, body_bytes, class), expected, "{headers:?} {body_bytes} {class}");
+        }
+    }
+}

@@ -553,6 +553,22 @@ mod tests {
     }
 
     #[test]
+    fn half_an_envelope_is_not_taken_for_one() {
+        for raw in [
+            r#"{"TopicArn":"t"}"#,
+            r#"{"MessageId":"1"}"#,
+            r#"{"Event":"s3:TestEvent"}"#,
+            r#"{"Bucket":"b"}"#,
+            r#"{"detail-type":"t"}"#,
+            r#"{"detail":{}}"#,
+        ] {
+            let (reason, detail) = refused(raw);
+            let taken = ["SNS", "S3", "EventBridge"].iter().any(|service| detail.contains(service));
+            assert!(reason == RejectedReason::Invalid && !taken, "{raw}: {detail}");
+        }
+    }
+
+    #[test]
     fn a_refusal_names_the_delivery_when_it_can() {
         let refusal = parse(r#"{"id":"e1","endpoint":"p1","body":"","x":1}"#, &LIMITS).unwrap_err();
         assert_eq!(refusal.key, DeliveryKey::parse("e1", "p1").ok());

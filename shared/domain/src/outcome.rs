@@ -286,6 +286,7 @@ mod tests {
     #[test]
     fn excerpts_are_printable_and_bounded() {
         assert_eq!(printable(b"a\xe9\0\nb", 100), "a\\xe9\\x00 b");
-        assert_eq!(printable(b"\xff\xff", 7), "\\xff");
+        assert_eq!([7, 8].map(|max| printable(b"\xff\xff", max)), ["\\xff", "\\xff\\xff"]);
+        assert_eq!([3, 4].map(|max| printable(b"aaaa", max)), ["aaa", "aaaa"]);
     }
 }

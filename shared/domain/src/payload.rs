@@ -63,6 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_payload_shows_how_much_it_is_and_never_what() {
+        let headers = vec![("x-a".into(), "secret".into())];
+        let payload = Payload { body: b"secret".to_vec(), content_type: "text/plain".into(), headers, url: None };
+        assert_eq!(format!("{payload:?}"), "Payload(6 bytes, 1 headers)");
+    }
+
+    #[test]
     fn the_hash_covers_body_type_and_headers_and_nothing_runs_together() {
         let base = Payload { body: b"ab".to_vec(), content_type: "c".into(), headers: vec![], url: None };
         let with = |f: &dyn Fn(&mut Payload)| {

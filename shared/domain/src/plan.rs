@@ -305,6 +305,8 @@ impl Plan {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::delivery::DeadReason;
+    use crate::transition::tests::in_flight;
 
     fn frozen(id: &str, endpoint: &str) -> Frozen {
         Frozen { id: id.into(), endpoint: endpoint.into(), group: endpoint.into(), attempt: 8, generation: 0 }
@@ -328,11 +330,48 @@ pub(crate) mod tests {
 
     #[test]
     fn the_canaries_of_every_endpoint_come_first_and_nothing_else_moves() {
-        let list: Vec<Frozen> =
-            [("1", "a"), ("2", "a"), ("3", "b"), ("4", "a"), ("5", "c"), ("6", "a")].map(|(i, e)| frozen(i, e)).into();
+        let list: Vec<Frozen> = [("1", "a"), ("2", "a"), ("3", "b"), ("4", "a"), ("5", "c"), ("6", "a"), ("7", "b")]
+            .map(|(i, e)| frozen(i, e))
+            .into();
         let (list, canaries, larger) = canaries_first(list, 2);
         let ids: Vec<&str> = list.iter().map(|f| f.id.as_str()).collect();
-        assert_eq!((ids, canaries, larger), (vec!["1", "2", "3", "5", "4", "6"], 4, 1));
+        assert_eq!((ids, canaries, larger), (vec!["1", "2", "3", "5", "7", "4", "6"], 5, 1));
+    }
+
+    #[test]
+    fn a_frozen_delivery_is_described_until_anything_of_it_moves() {
+        let dead = Record { state: State::DeadLettered(DeadReason::Permanent), ..in_flight(2) };
+        let frozen = Frozen::of(&dead);
+        assert!(frozen.still_describes(&dead));
+        for moved in [
+            Record { state: State::InFlight, ..dead.clone() },
+            Record { attempt: 3, ..dead.clone() },
+            Record { generation: 1, ..dead.clone() },
+        ] {
+            assert!(!frozen.still_describes(&moved), "{moved:?}");
+        }
+    }
+
+    #[test]
+    fn a_proposal_is_good_for_a_day_and_two_states_of_a_plan_are_running() {
+        assert_eq!(PROPOSAL_MS, 86_400_000);
+        let states: Vec<(&str, bool)> = PlanState::ALL.iter().map(|s| (s.name(), s.is_running())).collect();
+        assert_eq!(
+            states,
+            [
+                ("proposed", false),
+                ("canary", true),
+                ("ramping", true),
+                ("completed", false),
+                ("aborted", false),
+                ("expired", false)
+            ]
+        );
+    }
+
+    #[test]
+    fn every_change_moves_the_revision_on_by_one() {
+        assert_eq!(Plan { rev: 5, ..plan() }.changed(|_| ()).rev, 6);
     }
 
     #[test]

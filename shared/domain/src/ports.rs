@@ -322,3 +322,17 @@ pub trait DeadQueue {
     /// About how many messages lie on it, ready to be received; looking takes none away.
     async fn visible(&self) -> Result<u64, StoreError>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_trouble_says_what_it_is() {
+        let told = [StoreError::Unavailable("timeout".into()), StoreError::Corrupt("a lease".into())];
+        assert_eq!(
+            told.map(|error| error.to_string()),
+            ["the store is not available: timeout", "the store holds something unreadable: a lease"]
+        );
+    }
+}

@@ -269,14 +269,218 @@ impl Tally {
     /// More failures than the ratio allows, even if everything that is still open in the canary were accepted.
     fn is_failing(&self, ratio: f64, canary: u32) -> bool {
         let sample = self.sample().min(canary).max(self.tried());
-        self.refused > 0 && f64::from(self.refused) > ratio * f64::from(sample)
+        f64::from(self.refused) > ratio * f64::from(sample)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::Decision;
+    use crate::delivery::{DeadReason, HeldReason, WaitingReason};
     use crate::plan::tests::plan;
+    use crate::transition::tests::{RETENTION, failed, in_flight, lease};
+    use crate::transition::{Finished, cancel, claim, finish, hold, recall, release};
+
+    const DEAD: Decision = Decision::Dead(DeadReason::Permanent);
+    const RETRY: Decision = Decision::Retry { due: Millis(500) };
+    const NOW: Millis = Millis(50);
+
+    /// A dead letter after one attempt, whose payload is kept a moment longer than now.
+    fn dead() -> Record {
+        let dead = finish(&in_flight(1), &failed(), DEAD, None, RETENTION, Millis(1)).unwrap();
+        Record { payload_kept_until: Some(NOW.plus(1)), ..dead }
+    }
+
+    fn brought_back(record: &Record, plan: &str) -> Record {
+        release(record, plan, Millis(10), Millis(99), RETENTION, Millis(10)).unwrap()
+    }
+
+    fn tried(record: &Record, class: Class, decision: Decision) -> Record {
+        let claimed = claim(record, lease("w"), Millis(20)).unwrap();
+        finish(&claimed, &Finished { class, ..failed() }, decision, None, RETENTION, Millis(30)).unwrap()
+    }
+
+    /// What a plan that has handled `next` of its list counts of the first one.
+    fn counted(plan: &Plan, now: Option<&Record>) -> (Progress, Tally) {
+        let mut progress = Progress::default();
+        progress.count(plan, 0, &Frozen::of(&dead()), now, NOW);
+        let tally = progress.tallies.values().next().unwrap().clone();
+        (Progress { tallies: BTreeMap::new(), ..progress }, tally)
+    }
+
+    #[test]
+    fn a_delivery_counts_for_what_became_of_it_after_its_release() {
+        let plan = plan().changed(|p| p.next = 1);
+        let of = |now: &Record| counted(&plan, Some(now));
+        let (zero, none) = (Progress::default(), Tally::default());
+        let (accepted, refused) = (Tally { accepted: 1, ..none.clone() }, Tally { refused: 1, ..none.clone() });
+        let released = Progress { released: 1, ..zero.clone() };
+        let skipped = (Progress { skipped: 1, ..zero.clone() }, Tally { skipped: 1, ..none.clone() });
+        let delivered = Progress { delivered: 1, ..released.clone() };
+        let failed = Progress { failed: 1, ..released.clone() };
+        let retrying = Progress { retrying: 1, ..released.clone() };
+        let back = brought_back(&dead(), "plan");
+        assert_eq!(of(&dead()), skipped, "its turn has passed");
+        assert_eq!(counted(&plan, None), skipped, "its record is gone");
+        assert_eq!(of(&back), (Progress { untried: 1, ..released.clone() }, Tally { untried: 1, ..none.clone() }));
+        let success = tried(&back, Class::Accepted, Decision::Deliver);
+        assert_eq!(of(&success), (delivered.clone(), accepted.clone()));
+        let again = tried(&back, Class::Transient, RETRY);
+        assert_eq!(of(&again), (retrying, refused.clone()));
+        assert_eq!(of(&tried(&again, Class::Accepted, Decision::Deliver)), (delivered.clone(), refused.clone()));
+        let gave_up = tried(&back, Class::Permanent, DEAD);
+        assert_eq!(of(&gave_up), (failed.clone(), refused.clone()));
+        let cancelled = Progress { cancelled: 1, ..released };
+        assert_eq!(of(&cancel(&again, "", RETENTION, NOW).unwrap()), (cancelled, refused.clone()));
+        let held = hold(&back, HeldReason::Paused, RETENTION, NOW).unwrap();
+        assert_eq!(of(&held), (skipped.0.clone(), Tally { held: 1, ..skipped.1.clone() }));
+        assert_eq!(of(&cancel(&back, "", RETENTION, NOW).unwrap()), skipped, "cancelled before it was tried");
+        // What another plan makes of it later is that plan's success or failure.
+        let another = tried(&brought_back(&gave_up, "another"), Class::Accepted, Decision::Deliver);
+        assert_eq!(of(&another), (failed, refused));
+        let another = tried(&brought_back(&success, "another"), Class::Permanent, DEAD);
+        assert_eq!(of(&another), (delivered, accepted));
+    }
+
+    #[test]
+    fn what_an_aborted_plan_took_back_is_untouched_and_what_it_passed_over_stays_skipped() {
+        let running = plan().changed(|p| p.next = 1);
+        let aborted = running.aborted(Who::itself(), "x", Millis(20));
+        let taken_back = |plan| recall(&brought_back(&dead(), plan), RETENTION, Millis(30)).unwrap().unwrap();
+        let of = |plan: &Plan, now: &Record| {
+            let (progress, _) = counted(plan, Some(now));
+            (progress.remaining, progress.skipped)
+        };
+        assert_eq!(of(&aborted, &taken_back("plan")), (1, 0));
+        assert_eq!(of(&aborted, &dead()), (0, 1));
+        assert_eq!(of(&aborted, &taken_back("another")), (0, 1));
+        assert_eq!(of(&running, &taken_back("plan")), (0, 1));
+    }
+
+    #[test]
+    fn a_release_that_dropped_out_of_a_long_history_still_counts_when_attempts_followed() {
+        let plan = plan().changed(|p| p.next = 1);
+        let mut record = brought_back(&dead(), "plan");
+        record.history.retain(|entry| matches!(entry, Entry::Attempt(_)));
+        record.state = State::Waiting(WaitingReason::Retry);
+        let fate = |record: &Record| fate(&plan, &Frozen::of(&dead()), record);
+        let tried = Fate::Tried { accepted: false, end: End::Retrying };
+        assert_eq!(fate(&record), Fate::NotReleased, "no attempt since");
+        record.attempt += 1;
+        assert_eq!(fate(&record), tried);
+        record.attempt += 1;
+        assert_eq!(fate(&record), tried);
+        record.plan = Some("another".to_owned());
+        assert_eq!(fate(&record), Fate::NotReleased);
+        // Of a first attempt that dropped out, a later success is none of it.
+        let mut record = self::tried(&brought_back(&dead(), "plan"), Class::Accepted, Decision::Deliver);
+        assert_eq!(fate(&record), Fate::Tried { accepted: true, end: End::Delivered });
+        let Some(Entry::Attempt(attempt)) = record.history.last_mut() else { panic!("an attempt") };
+        attempt.number += 1;
+        assert_eq!(fate(&record), Fate::Tried { accepted: false, end: End::Delivered });
+    }
+
+    #[test]
+    fn what_lies_ahead_is_spare_while_it_could_be_tried() {
+        let canary = plan().changed(|p| p.canary = 1);
+        let ahead = |plan: &Plan, record: &Record| {
+            let (progress, tally) = counted(plan, Some(record));
+            assert_eq!((progress.remaining, tally.ahead, progress.skipped), (1, 1, 0));
+            (tally.spare.len(), tally.held)
+        };
+        assert_eq!(ahead(&canary, &dead()), (1, 0));
+        let gone = Record { payload_kept_until: Some(NOW), ..dead() };
+        assert_eq!(ahead(&canary, &gone), (0, 0), "its payload may be gone");
+        assert_eq!(ahead(&canary, &Record { attempt: 2, ..dead() }), (0, 0), "it has moved on");
+        let ramping = canary.changed(|p| p.state = PlanState::Ramping);
+        assert_eq!(ahead(&ramping, &dead()), (0, 0), "no canary is wanted any more");
+        let held = hold(&brought_back(&dead(), "plan"), HeldReason::Paused, RETENTION, NOW).unwrap();
+        assert_eq!(ahead(&canary, &held), (0, 1));
+        let mut progress = Progress::default();
+        (0..5).for_each(|i| progress.count(&canary, i, &Frozen::of(&dead()), Some(&dead()), NOW));
+        let spare: Vec<usize> = progress.tallies.values().flat_map(|t| t.spare.iter().map(|(i, _)| *i)).collect();
+        assert_eq!(spare, [0, 1], "twice as many as a canary");
+    }
+
+    #[test]
+    fn others_take_the_place_of_skipped_canaries_where_the_endpoint_takes_any() {
+        let (plan, _) = out(1);
+        let spare: Vec<(usize, Frozen)> = (20..40).map(|index| (index, Frozen::of(&dead()))).collect();
+        let tally = Tally { accepted: 3, refused: 1, untried: 2, skipped: 4, ahead: 50, spare, ..Tally::default() };
+        let substitutes = |plan: &Plan, tally: &Tally, unfit: &[usize]| -> Vec<usize> {
+            let tallies = [("a".to_owned(), tally.clone())].into();
+            let progress = Progress { tallies, ..Progress::default() };
+            progress.substitutes(plan, &unfit.iter().copied().collect()).into_iter().map(|(index, _)| index).collect()
+        };
+        assert_eq!(substitutes(&plan, &tally, &[]), [20, 21, 22, 23], "as many as are missing of ten");
+        assert_eq!(substitutes(&plan, &tally, &[20, 22]), [21, 23, 24, 25]);
+        assert_eq!(substitutes(&plan, &Tally { ahead: 2, ..tally.clone() }, &[]), [20, 21], "there are no more");
+        assert_eq!(substitutes(&plan, &Tally { held: 1, ..tally.clone() }, &[]), [0; 0]);
+        for not_now in [
+            plan.changed(|p| p.canaries_out_at = None),
+            plan.changed(|p| p.state = PlanState::Ramping),
+            plan.changed(|p| p.stopped = [("a".to_owned(), Stop::Failed)].into()),
+        ] {
+            assert_eq!(substitutes(&not_now, &tally, &[]), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_stopped_only_where_something_is_spared() {
+        let (plan, now) = out(1);
+        let ramping = plan.changed(|p| (p.state, p.ramp_from, p.next) = (PlanState::Ramping, Some(0), 500));
+        let stop = |refused, untried, ahead| {
+            let tally = |refused, untried, ahead| Tally { refused, untried, ahead, ..Tally::default() };
+            let tallies = [("a".to_owned(), tally(refused, untried, ahead)), ("b".to_owned(), tally(0, 0, 50))];
+            let next = Progress { tallies: tallies.into(), untried, ..Progress::default() }.judge(&ramping, now);
+            next.and_then(|next| next.stopped.get("a").copied())
+        };
+        assert_eq!(stop(20, 0, 1), Some(Stop::Failed), "one lies ahead");
+        assert_eq!(stop(20, 0, 0), None, "all have been tried");
+        assert_eq!(stop(10, 1, 0), Some(Stop::Failed), "one more than a canary waits for its first attempt");
+        assert_eq!(stop(9, 1, 0), None, "what waits is the canary itself");
+        assert_eq!(stop(5, 1, 0), None);
+    }
+
+    #[test]
+    fn a_plan_is_through_when_only_stopped_endpoints_lie_ahead() {
+        let (plan, now) = out(1);
+        let stopped = [("b".to_owned(), Stop::Failed)];
+        let ramping = plan.changed(|p| (p.state, p.ramp_from, p.next) = (PlanState::Ramping, Some(0), 500));
+        let ramping = ramping.changed(|p| p.stopped = stopped.into());
+        let judged = |plan: &Plan, ahead, untried| {
+            let a = Tally { accepted: 400, ahead, untried, ..Tally::default() };
+            let b = Tally { refused: 10, ahead: 50, ..Tally::default() };
+            let tallies = [("a".to_owned(), a), ("b".to_owned(), b)].into();
+            Progress { tallies, untried, ..Progress::default() }
+                .judge(plan, now)
+                .map(|p| (p.state, p.ramp_from, p.next))
+        };
+        assert_eq!(judged(&ramping, 0, 1), Some((PlanState::Ramping, Some(0), ramping.count)));
+        assert_eq!(judged(&ramping, 1, 1), None, "another one lies ahead");
+        let through = ramping.changed(|p| p.next = p.count);
+        assert_eq!(judged(&through, 0, 1), None, "the last one has not been tried");
+        let canary = ramping.changed(|p| (p.state, p.ramp_from, p.next) = (PlanState::Canary, None, p.canaries));
+        assert_eq!(judged(&canary, 0, 1), Some((PlanState::Ramping, Some(now.0), canary.count)));
+        let not_out = Plan { next: canary.canaries - 1, canaries_out_at: None, ..canary };
+        assert_eq!(judged(&not_out, 0, 1), None, "a canary is not out");
+    }
+
+    #[test]
+    fn an_endpoint_with_few_deliveries_is_judged_by_those() {
+        let (plan, now) = out(1);
+        let verdict = |accepted, refused, ahead| {
+            let tally = |accepted, refused, ahead| Tally { accepted, refused, ahead, ..Tally::default() };
+            let tallies = [("a".to_owned(), tally(accepted, refused, ahead)), ("b".to_owned(), tally(10, 0, 50))];
+            let next = Progress { tallies: tallies.into(), ..Progress::default() }.judge(&plan, now).unwrap();
+            next.stopped.get("a").copied()
+        };
+        assert_eq!(verdict(4, 1, 0), None, "nothing is left to spare");
+        assert_eq!(verdict(8, 2, 1), None, "a fifth is the ratio");
+        assert_eq!(verdict(7, 3, 1), Some(Stop::Failed));
+        assert_eq!(verdict(8, 1, 1), Some(Stop::NoVerdict), "one is missing, and none is on its way");
+    }
 
     fn progress(tallies: &[(&str, u32, u32, u32)]) -> Progress {
         let tally = |(endpoint, accepted, refused, untried): &(&str, u32, u32, u32)| {
@@ -297,6 +501,8 @@ mod tests {
     fn a_canary_waits_for_every_endpoint_and_then_the_ramp_begins() {
         let (plan, now) = out(1);
         assert_eq!(progress(&[("a", 10, 0, 0), ("b", 9, 0, 1)]).judge(&plan, now), None);
+        let not_all_out = Plan { next: 9, canaries_out_at: None, ..plan.clone() };
+        assert_eq!(progress(&[("a", 9, 0, 0)]).judge(&not_all_out, now), None);
         let next = progress(&[("a", 10, 0, 0), ("b", 9, 1, 0)]).judge(&plan, now).unwrap();
         assert_eq!((next.state, next.ramp_from, next.stopped.len()), (PlanState::Ramping, Some(now.0), 0));
     }

@@ -239,3 +239,23 @@ impl Record {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::Decision;
+    use crate::transition::tests::{RETENTION, failed, in_flight};
+    use crate::transition::{Heir, finish, take_over};
+
+    #[test]
+    fn an_attempt_was_finished_by_its_holder_or_abandoned_and_then_it_may_have_been_received() {
+        let record = in_flight(1);
+        let holder = record.lease.clone().unwrap().claim_id;
+        let retry = Decision::Retry { due: Millis(500) };
+        let finished = finish(&record, &failed(), retry, None, RETENTION, Millis(9)).unwrap();
+        assert!(finished.was_finished_by(&holder) && !finished.may_have_been_received());
+        assert!(!finished.was_finished_by(&ClaimId::new("another", 7)));
+        let abandoned = take_over(&record, Heir::Queue(Millis(500)), None, RETENTION, Millis(70_000)).unwrap();
+        assert!(!abandoned.was_finished_by(&holder) && abandoned.may_have_been_received());
+    }
+}

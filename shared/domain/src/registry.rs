@@ -304,6 +304,24 @@ mod tests {
     }
 
     #[test]
+    fn every_limit_is_the_last_value_that_passes() {
+        let fits = |more: Value| Registration::from_json(stored(more)).is_ok();
+        let secrets = |count: usize| fits(json!({"secrets": vec![SECRET; count]}));
+        assert_eq!([secrets(MAX_SECRETS), secrets(MAX_SECRETS + 1)], [true, false]);
+        let description = |chars: usize| fits(json!({"description": "x".repeat(chars)}));
+        assert_eq!([description(256), description(257)], [true, false]);
+        let many = |count: usize| {
+            let headers: Value = (0..count).map(|i| (format!("x-{i}"), json!("v"))).collect();
+            fits(json!({ "headers": headers }))
+        };
+        assert_eq!([many(32), many(33)], [true, false]);
+        // Names and values count: two names of three bytes.
+        let large =
+            |bytes: usize| fits(json!({"headers": {"x-a": "v".repeat(4_093), "x-b": "v".repeat(bytes - 4_099)}}));
+        assert_eq!([large(8_192), large(8_193)], [true, false]);
+    }
+
+    #[test]
     fn a_definition_comes_back_as_it_went_in() {
         assert_eq!(Definition::from_json(full()).unwrap().to_json(), full());
         let exponential = json!({"url": "https://h.example.test/", "retry": {"base_seconds": 5, "factor": 3, "cap_seconds": 60}, "signatures": []});

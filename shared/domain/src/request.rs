@@ -205,6 +205,63 @@ pub fn build<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::AnswerRules;
+    use crate::retry::{RetryPolicy, Waits};
+    use crate::transition::tests::in_flight;
+
+    #[test]
+    fn a_url_names_a_host_without_credentials_and_is_bounded_in_both_spellings() {
+        let padded = |escaped: usize, bytes: usize| {
+            let start = format!("https://h.example/{}", "é".repeat(escaped));
+            format!("{start}{}", "x".repeat(bytes - start.len()))
+        };
+        // An é is two bytes, and six of its percent-encoding.
+        for (url, fits) in [
+            (padded(0, MAX_URL), true),
+            (padded(0, MAX_URL + 1), false),
+            (padded(200, MAX_URL - 800), true),
+            (padded(200, MAX_URL - 799), false),
+            ("https://user@h.example/".to_owned(), false),
+            ("https://:password@h.example/".to_owned(), false),
+        ] {
+            assert_eq!(check_url(&url).is_ok(), fits, "{} bytes", url.len());
+        }
+    }
+
+    #[test]
+    fn the_value_of_a_header_is_bounded() {
+        assert!(check_header("x-a", &"v".repeat(MAX_HEADER_VALUE)).is_ok());
+        assert!(check_header("x-a", &"v".repeat(MAX_HEADER_VALUE + 1)).is_err());
+    }
+
+    #[test]
+    fn a_header_of_the_endpoint_takes_the_place_of_that_of_the_message() {
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let payload = Payload {
+            body: Vec::new(),
+            content_type: "text/plain".to_owned(),
+            headers: vec![header("x-a", "message"), header("x-b", "message")],
+            url: None,
+        };
+        let policy = RetryPolicy {
+            attempts: 1,
+            waits: Waits::List(vec![1]),
+            jitter_percent: 0,
+            hint_cap_seconds: 1,
+            window_seconds: None,
+        };
+        let endpoint = EndpointConfig {
+            url: "https://h.example/".to_owned(),
+            timeout_ms: 1_000,
+            policy,
+            headers: vec![header("x-a", "endpoint"), header("x-c", "endpoint")],
+            rules: AnswerRules::default(),
+            secrets: Vec::new(),
+        };
+        let request = build(&in_flight(1), &payload, &endpoint, Millis(0)).unwrap();
+        let extra: Vec<_> = request.headers.into_iter().filter(|(name, _)| name.starts_with("x-")).collect();
+        assert_eq!(extra, [header("x-b", "message"), header("x-a", "endpoint"), header("x-c", "endpoint")]);
+    }
 
     #[test]
     fn wh_o_22_reserved_and_malformed_headers_are_refused() {

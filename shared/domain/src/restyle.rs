@@ -180,6 +180,15 @@ mod tests {
     }
 
     #[test]
+    fn every_other_form_is_there_and_once() {
+        let words: Vec<&str> = restyled(br#"{"a":1}"#).into_iter().map(|(word, _)| word).collect();
+        assert_eq!(
+            words,
+            ["with a blank after each comma and colon", "indented by two blanks", "indented by four blanks"]
+        );
+    }
+
+    #[test]
     fn what_is_no_json_has_no_other_form() {
         assert!(restyled(b"{").is_empty() && restyled(&[0xff]).is_empty());
         assert!(restyled(br#"{"a":1}"#).iter().all(|(_, other)| other != br#"{"a":1}"#));

@@ -92,17 +92,6 @@ impl Waits {
 }
 
 impl RetryPolicy {
-    /// What is wrong with the policy, if anything.
-    pub fn check(&self) -> Result<(), String> {
-        if self.attempts == 0 || self.attempts > 100 {
-            return Err(format!("attempts must be between 1 and 100, not {}", self.attempts));
-        }
-        if self.jitter_percent > 100 {
-            return Err(format!("jitter must be between 0 and 100 percent, not {}", self.jitter_percent));
-        }
-        Ok(())
-    }
-
     /// When attempt `used + 1` of a generation is due, `used` attempts having failed. `random` in `[0, 1)` is the share
     /// of the jitter that is added; a hint moves the time later, never earlier.
     pub fn due(&self, used: u32, now: Millis, hint: Option<Millis>, random: f64) -> Millis {
@@ -160,6 +149,14 @@ mod tests {
         assert_eq!(p.due(u32::MAX, Millis(i64::MAX), None, 1.0), Millis(i64::MAX));
         let zero = RetryPolicy { waits: Waits::List(vec![0]), ..p };
         assert_eq!(zero.due(64, Millis(0), None, 0.0), Millis(SECOND_MS), "never at once");
+    }
+
+    #[test]
+    fn good_waits_are_read_as_they_are_written() {
+        assert_eq!(Waits::parse(" 1, 2592000"), Ok(Waits::List(vec![1, MAX_WAIT_SECONDS])));
+        let waits = |base, factor, cap| Ok(Waits::Exponential { base, factor, cap });
+        assert_eq!(Waits::parse("base:30,factor:4,cap:43200"), waits(30, 4, 43_200));
+        assert_eq!(Waits::parse("cap:5, base:5, factor:1"), waits(5, 1, 5));
     }
 
     #[test]

@@ -200,13 +200,20 @@ mod tests {
         let good = Timing { request_ms: 10_000, function_ms: 45_000, lease_ms: 60_000, visibility_ms: 270_000 };
         assert!(good.check().is_empty());
         for (timing, name) in [
-            (Timing { request_ms: 44_000, ..good }, "REQUEST_TIMEOUT_SECONDS"),
+            (Timing { request_ms: 43_500, ..good }, "REQUEST_TIMEOUT_SECONDS"),
             (Timing { lease_ms: 45_000, ..good }, "LEASE_SECONDS"),
             (Timing { visibility_ms: 60_000, ..good }, "VISIBILITY_TIMEOUT_SECONDS"),
         ] {
             let problems = timing.check();
             assert!(problems.len() == 1 && problems[0].starts_with(name), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn retention_is_given_in_days() {
+        let lookup = |name: &str| Some(if name.starts_with("RECORD") { "18" } else { "30" }.to_owned());
+        let retention = Retention { record_ms: 18 * 86_400_000, payload_ms: 30 * 86_400_000 };
+        assert_eq!(Reader::new(&lookup).retention(), retention);
     }
 
     #[test]

@@ -121,6 +121,23 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_is_respected_even_if_it_is_longer_than_a_message_is_hidden() {
+        let mut record = in_flight(2);
+        (record.due, record.payload_kept_until) = (Some(Millis(0)), Some(Millis(1)));
+        let patience = Patience { visibility_ms: 30_000, ..PATIENCE };
+        assert_eq!(judge_overdue(&record, patience, Millis(70_000)), Repair::Owned);
+        assert_eq!(judge_overdue(&record, patience, Millis(70_001)), Repair::TakeOver);
+    }
+
+    #[test]
+    fn a_wait_is_repaired_when_its_grace_is_over() {
+        let mut record = in_flight(1);
+        (record.state, record.due) = (State::Waiting(WaitingReason::Retry), Some(Millis(5_000)));
+        assert_eq!(judge_overdue(&record, PATIENCE, Millis(15_000)), Repair::Leave);
+        assert_eq!(judge_overdue(&record, PATIENCE, Millis(15_001)), Repair::Rearm);
+    }
+
+    #[test]
     fn only_long_waits_are_armed() {
         let mut record = in_flight(1);
         record.state = State::Waiting(WaitingReason::Scheduled);

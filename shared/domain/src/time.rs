@@ -119,6 +119,7 @@ mod tests {
             assert_eq!(Millis::parse_rfc3339(wrong), None, "{wrong}");
         }
         assert_eq!(Millis(1500).to_string(), "1970-01-01T00:00:01.500Z");
+        assert_eq!(format!("{:?}", Millis(1500)), "1970-01-01T00:00:01.500Z");
         assert_eq!(Millis(i64::MAX).to_string(), i64::MAX.to_string());
     }
 

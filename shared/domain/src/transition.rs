@@ -441,7 +441,7 @@ pub(crate) mod tests {
     use crate::message::{Intake, Limits, parse};
     use crate::record::ClaimId;
 
-    const RETENTION: Retention = Retention { record_ms: 1_000_000, payload_ms: 2_000_000 };
+    pub(crate) const RETENTION: Retention = Retention { record_ms: 1_000_000, payload_ms: 2_000_000 };
 
     fn message() -> Message {
         let limits = Limits { max_body_bytes: 100, allow_inline_urls: false };
@@ -451,7 +451,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn lease(message_id: &str) -> Lease {
+    pub(crate) fn lease(message_id: &str) -> Lease {
         Lease { until: Millis(60_000), claim_id: ClaimId::new(message_id, 7) }
     }
 
@@ -462,7 +462,7 @@ pub(crate) mod tests {
         Record { attempt, ..arrival.claimed(lease("m"), Millis(0)).unwrap() }
     }
 
-    fn failed() -> Finished {
+    pub(crate) fn failed() -> Finished {
         Finished {
             class: Class::Transient,
             phase: Phase::Head,
@@ -607,6 +607,42 @@ pub(crate) mod tests {
             let tried = claim(&released, lease("m"), Millis(50)).unwrap();
             assert_eq!((recall(&tried, RETENTION, Millis(60)), tried.booked), (Ok(None), false), "too late");
         }
+    }
+
+    #[test]
+    fn every_change_moves_the_revision_on_by_one() {
+        let at = |state| Record { state, rev: 5, due: Some(Millis(1)), ..in_flight(1) };
+        let (flight, waiting) = (at(State::InFlight), at(State::Waiting(WaitingReason::Retry)));
+        let (held, dead) = (at(State::Held(HeldReason::Paused)), at(State::DeadLettered(DeadReason::Permanent)));
+        let now = Millis(70_000);
+        for (what, next) in [
+            ("claim", claim(&waiting, lease("w"), now)),
+            ("finish", finish(&flight, &failed(), Decision::Deliver, None, RETENTION, now)),
+            ("takeover", take_over(&flight, Heir::Queue(now), None, RETENTION, now)),
+            ("late acceptance in flight", late_accept(&flight, RETENTION, now)),
+            ("late acceptance", late_accept(&dead, RETENTION, now)),
+            ("cancel in flight", cancel(&flight, "", RETENTION, now)),
+            ("cancel", cancel(&held, "", RETENTION, now)),
+            ("release", release(&dead, "plan", now, now, RETENTION, now)),
+            ("resume", resume(&held, now, now, RETENTION, now)),
+            ("touch", Ok(touch(&waiting, true, now))),
+            ("extension", Ok(extend(&held, now))),
+        ] {
+            assert_eq!(next.map(|next| next.rev), Ok(6), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_held_delivery_comes_up_at_its_deadline_or_when_its_payload_needs_extending() {
+        let days = |n| Millis(n * crate::time::DAY_MS);
+        let mut waiting = Record { state: State::Waiting(WaitingReason::Retry), due: Some(days(1)), ..in_flight(1) };
+        waiting.payload_kept_until = Some(days(30));
+        let held = hold(&waiting, HeldReason::Paused, RETENTION, Millis(0)).unwrap();
+        assert_eq!((held.due, extend(&held, days(60)).due), (Some(days(25)), Some(days(55))));
+        assert_eq!(extend(&waiting, days(60)).due, waiting.due, "only what is held comes up for that");
+        waiting.deliver_by = Some(days(3));
+        let held = hold(&waiting, HeldReason::Paused, RETENTION, Millis(0)).unwrap();
+        assert_eq!((held.due, extend(&held, days(60)).due), (Some(days(3)), Some(days(3))));
     }
 
     #[test]

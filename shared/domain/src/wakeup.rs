@@ -102,6 +102,9 @@ pub fn parse(raw: &str) -> Result<(DeliveryKey, WakeUp), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::Decision;
+    use crate::transition::tests::{RETENTION, failed, in_flight};
+    use crate::transition::{Heir, finish, take_over};
     use proptest::prelude::*;
 
     #[test]
@@ -138,6 +141,20 @@ mod tests {
             assert!((9_300..=10_300).contains(&comes_at(true, now)), "{now}");
             assert!((10_300..11_300).contains(&comes_at(false, now)), "{now}");
         }
+    }
+
+    #[test]
+    fn the_longest_delay_is_900_seconds() {
+        let delay = |ms| Delay::until(Millis(ms), Millis(0)).map(Delay::seconds);
+        assert_eq!([delay(899_001), delay(900_000), delay(900_001)], [Some(900), Some(900), None]);
+    }
+
+    #[test]
+    fn a_wake_up_warns_of_an_attempt_that_was_abandoned() {
+        let retry = Decision::Retry { due: Millis(500) };
+        let failed = finish(&in_flight(1), &failed(), retry, None, RETENTION, Millis(9)).unwrap();
+        let abandoned = take_over(&in_flight(1), Heir::Queue(Millis(500)), None, RETENTION, Millis(70_000)).unwrap();
+        assert_eq!([failed, abandoned].map(|r| Waiting::of(&r).unwrap().wake_up.abandoned), [false, true]);
     }
 
     proptest! {

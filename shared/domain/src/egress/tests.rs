@@ -229,6 +229,26 @@ fn a_listed_name_may_be_private_and_only_that_name() {
 }
 
 #[test]
+fn a_suffix_lists_what_is_below_it_and_nothing_that_only_ends_alike() {
+    let policy = EgressPolicy::parse(false, "443", "", "*.apps.internal").unwrap();
+    for (host, listed) in [
+        ("a.apps.internal", true),
+        ("b.a.apps.internal", true),
+        ("apps.internal", false),
+        ("xapps.internal", false),
+        ("eviltwinapps.internal", false),
+    ] {
+        assert_eq!(passes(&policy, &format!("https://{host}/")), listed, "{host}");
+    }
+}
+
+#[test]
+fn a_host_may_be_listed_twice() {
+    let policy = EgressPolicy::parse(false, "443", "", "hooks.corp:8443, hooks.corp:8443").unwrap();
+    assert!(passes(&policy, "https://hooks.corp:8443/"));
+}
+
+#[test]
 fn the_runtime_and_the_metadata_services_stay_out_of_reach_unless_the_very_address_is_listed() {
     let all = |hosts| with("0.0.0.0/0, ::/0", hosts).with_runtime_api(Some("127.0.0.1:9001")).unwrap();
     let unreachable = [
