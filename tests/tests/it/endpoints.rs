@@ -6,9 +6,11 @@ use domain::endpoint_state::Status;
 use domain::id::{EndpointKey, StateKey};
 use domain::outcome::{Answer, AnswerRules, Directive, Outcome};
 use domain::ports::{Clock, EndpointStates};
+use domain::resume::Resume;
 use domain::signature::{Scheme, Secret};
 use domain::time::Millis;
 use serde_json::json;
+use testkit::samples::RETENTION;
 use testkit::sender::status;
 
 use crate::world::{START, World, config};
@@ -89,6 +91,32 @@ async fn a_resume_releases_slowly_at_first_and_the_sweep_goes_on_with_it() {
     assert!(world.table.all().iter().all(|r| r.state == State::Delivered));
     assert_eq!(world.sender.seen().len(), 30);
     assert_eq!(world.table.resumed_endpoints().await, Ok(vec![]), "the release is over");
+}
+
+#[tokio::test]
+async fn a_resume_stops_where_its_time_ends_and_leaves_what_is_not_its_business() {
+    let world = World::new();
+    set(&world, "p", "paused").await;
+    let by = START.plus(60_000);
+    for (id, by) in [("ends", by), ("later", by.plus(1))] {
+        let message = json!({"id": id, "endpoint": "p", "body": "x", "deliver_by": by.to_string()});
+        world.intake.send(&message.to_string(), 0);
+    }
+    world.send("never");
+    world.settle_now().await;
+    world.clock.advance(60_000);
+    let key = StateKey::stored("p");
+    let paused = world.table.endpoint_state(&key, true).await.unwrap();
+    let resumed = paused.set(Status::Active, "operator", world.clock.now());
+    assert!(world.table.save_endpoint_state(&paused, &resumed).await.unwrap());
+    let resume = Resume { store: &world.table, payloads: &world.payloads, clock: &world.clock, retention: RETENTION };
+    let now = world.clock.now();
+    assert_eq!((resume.pending(&key, now).await, resume.advance(&key, now).await), (Ok(0), Ok(0)));
+    assert_eq!((resume.pending(&key, now.plus(1)).await, resume.advance(&key, now.plus(1)).await), (Ok(2), Ok(2)));
+    let before = world.table.endpoint_state(&key, true).await;
+    assert_eq!(resume.advance(&key, now.plus(1)).await, Ok(0));
+    assert_eq!(world.table.endpoint_state(&key, true).await, before, "nothing was released, so nothing is written");
+    assert_eq!(world.record("ends").await.state, State::Held(HeldReason::Paused), "the sweep ends it");
 }
 
 #[tokio::test]

@@ -459,7 +459,10 @@ async fn an_attempt_that_died_is_not_stuck_when_its_message_is_not_accepted_any_
     world.handler.deliver.settings.limits.max_body_bytes = 1;
     world.settle_now().await;
     assert_eq!((world.record("e").await.state, world.intake.len()), (State::InFlight, 1));
-    world.run_for_seconds(400).await;
+    // The moment in which the lease ends.
+    world.clock.advance(TIMING.lease_ms);
+    world.intake.show_at(&message, world.clock.now());
+    world.settle_now().await;
     let record = world.record("e").await;
     assert_eq!(record.state, State::DeadLettered(DeadReason::PayloadLost));
     assert_eq!(record.attempts().next().unwrap().detail.as_deref(), Some(ABANDONED));
@@ -592,8 +595,8 @@ async fn what_does_not_fit_into_the_invocation_is_not_started_and_costs_no_attem
     world.send("fresh");
     for (batch, arn) in [(world.intake.take(), INTAKE_ARN), (world.retry.take(), RETRY_ARN)] {
         assert_eq!(batch.len(), 1);
-        // The longest request takes 10 s, and its outcome has to be recorded.
-        let deadline = world.clock.now().plus(11_000);
+        // The longest request takes 10 s, and its outcome has to be recorded: a millisecond is missing.
+        let deadline = world.clock.now().plus(11_500);
         let answer = world.handler.handle(event(&batch, arn), deadline).await.unwrap();
         assert_eq!(answer.failures[0].id, batch[0].message_id);
     }
