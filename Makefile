@@ -6,7 +6,7 @@ SEED ?= 1
 RIG = REDELIVER_STACK=$(CURDIR)/.local/stack.json cargo test -q -p redeliver-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help up run down cli test check fuzz crash-points interleavings sim chaos table-faults redrive deploy smoke clean
+.PHONY: help up run down cli test check fuzz mutants crash-points interleavings sim chaos table-faults redrive deploy smoke clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: ## The quick checks: format, lints, tests without AWS, the template
 
 fuzz: ## Look for bytes that break what must hold, SECONDS=600 for each target; stops at a finding
 	@local/fuzz.sh $(SECONDS)
+
+mutants: ## Put faults into the code and name those no test notices (hours; ARGS="-f shared/domain/src/claim.rs")
+	@local/mutants.sh $(ARGS)
 
 crash-points: ## Break every call of every story, one at a time and in pairs (a minute)
 	@cargo run --quiet -p reliability --bin points -- crash
