@@ -165,13 +165,7 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
         };
         let keys: Vec<ItemKey> = events.iter().map(|event| ItemKey::delivery(event.as_str(), endpoint)).collect();
         let found = self.store.get_many(&keys).await?;
-        let mut records: Vec<Record> = found
-            .into_iter()
-            .filter_map(|stored| match stored {
-                Stored::Delivery(record) => Some(*record),
-                Stored::Rejected(_) | Stored::Unreadable(..) => None,
-            })
-            .collect();
+        let mut records: Vec<Record> = found.into_iter().filter_map(Stored::into_delivery).collect();
         records.sort_by(|a, b| a.key.event.as_str().cmp(b.key.event.as_str()));
         Ok(records)
     }
@@ -227,13 +221,8 @@ impl<D: Deliveries + Plans + Audit + EndpointStates, P: Payloads, C: Clock> Oper
                 selection.complete = false;
                 break;
             }
-            for stored in scan.next(&self.store, PAGE).await? {
-                if let Stored::Delivery(record) = stored
-                    && matches(&record)
-                {
-                    selection.add(&record);
-                }
-            }
+            let found = scan.next(&self.store, PAGE).await?.into_iter().filter_map(Stored::into_delivery);
+            found.filter(matches).for_each(|record| selection.add(&record));
         }
         Ok(selection)
     }

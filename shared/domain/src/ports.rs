@@ -186,6 +186,16 @@ pub enum Stored {
     Unreadable(ItemKey, String),
 }
 
+impl Stored {
+    /// The delivery, if it is one.
+    pub fn into_delivery(self) -> Option<Record> {
+        match self {
+            Self::Delivery(record) => Some(*record),
+            Self::Rejected(_) | Self::Unreadable(..) => None,
+        }
+    }
+}
+
 /// The deliveries table.
 pub trait Deliveries {
     /// Reads a record consistently.

@@ -153,10 +153,8 @@ impl<D: Deliveries + Plans, P: Payloads, C: Clock> Release<'_, D, P, C> {
     ) -> Result<HashMap<ItemKey, Record>, StoreError> {
         let keys: Vec<ItemKey> = list.map(Frozen::at).collect();
         let stored = self.store.get_many(&keys).await?;
-        let records = stored.into_iter().filter_map(|stored| match stored {
-            Stored::Delivery(record) => Some((ItemKey::of(&record.key), *record)),
-            Stored::Rejected(_) | Stored::Unreadable(..) => None,
-        });
+        let records =
+            stored.into_iter().filter_map(Stored::into_delivery).map(|record| (ItemKey::of(&record.key), record));
         Ok(records.collect())
     }
 

@@ -38,6 +38,19 @@ pub async fn dead(endpoints: &[&str], each: usize) -> World {
     world
 }
 
+/// An attempt that was answered 400.
+fn refused() -> Finished {
+    Finished {
+        class: Class::Permanent,
+        phase: Phase::Head,
+        status: Some(400),
+        detail: None,
+        hint: None,
+        excerpt: None,
+        budget: 8,
+    }
+}
+
 async fn plan_of(world: &World, proposed: &Value) -> Value {
     world.act(json!({"action": "status", "plan_id": proposed["plan_id"]})).await["plan"].clone()
 }
@@ -220,15 +233,7 @@ async fn a_plan_skips_what_another_plan_has_brought_back_meanwhile() {
 #[tokio::test]
 async fn a_plan_of_ten_thousand_is_released_completely_and_once_and_one_more_is_too_many() {
     let world = World::new();
-    let failed = Finished {
-        class: Class::Permanent,
-        phase: Phase::Head,
-        status: Some(400),
-        detail: None,
-        hint: None,
-        excerpt: None,
-        budget: 8,
-    };
+    let failed = refused();
     for i in 0..=MAX_DELIVERIES {
         let webhook = message(&format!("e{i}"));
         // The last one comes later than all others.
@@ -409,15 +414,7 @@ async fn a_proposal_warns_of_an_endpoint_that_takes_nothing_and_tells_classes_an
 
 /// Dead letters of endpoint `p` that differ from the first one in this.
 pub async fn dead_letters(world: &World, changes: &[&dyn Fn(&mut Record)]) {
-    let failed = Finished {
-        class: Class::Permanent,
-        phase: Phase::Head,
-        status: Some(400),
-        detail: None,
-        hint: None,
-        excerpt: None,
-        budget: 8,
-    };
+    let failed = refused();
     let dead = Decision::Dead(DeadReason::Permanent);
     for (i, change) in changes.iter().enumerate() {
         let mut record =
